@@ -49,7 +49,7 @@ def conformance(
         else:
             status, results = on_backends(BUILD_ROOT, backend or (), only or ())
     except (CannotBuild, CannotServe) as problem:
-        fail(str(problem))
+        fail(str(problem) or "the daemon has not started in a minute; is the machine busy?")
     if status == NO_DEVICE:
         raise typer.Exit(NO_DEVICE)
     save(results, json or BUILD_ROOT / REPORT)

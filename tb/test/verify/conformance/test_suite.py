@@ -40,14 +40,16 @@ int ibv_close_device(struct ibv_context *of) { (void)of; return 0; }
 """
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _needs_compiler():
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Return a folder in which the suite is compiled once."""
     if (sentence := missing()) and not tools_expected():
         pytest.skip(sentence)
+    return tmp_path_factory.mktemp("suite")
 
 
-def test_every_case_has_a_rule_and_the_program_lists_it(tmp_path):
-    listed = subprocess.run([c_suite.build(tmp_path), "--list"], check=True, capture_output=True, text=True).stdout
+def test_every_case_has_a_rule_and_the_program_lists_it(folder):
+    listed = subprocess.run([c_suite.build(folder), "--list"], check=True, capture_output=True, text=True).stdout
     found = cases()
     assert sorted(line.split("\t") for line in listed.splitlines()) == sorted(list(case) for case in found)
     assert len(found) == len({case.name for case in found}) >= CASES_LEAST
@@ -55,6 +57,7 @@ def test_every_case_has_a_rule_and_the_program_lists_it(tmp_path):
     assert {case.name for case in found} >= set(HANDFUL)
 
 
+@pytest.mark.usefixtures("folder")
 def test_verdicts_are_distinguished(tmp_path):
     (tmp_path / "wrong.c").write_text(WRONG)
     (tmp_path / "devices.c").write_text(NO_DEVICES)
@@ -78,25 +81,25 @@ def test_verdicts_are_distinguished(tmp_path):
         assert subprocess.run([program, *words.split()], capture_output=True).returncode == status
 
 
-def passes(backend, tmp_path, only=()):
+def passes(backend, folder, only=()):
     printed = []
-    status, result = on_backend(tmp_path, backend, only, printed.append)
+    status, result = on_backend(folder, backend, only, printed.append)
     count = len(only) or len(cases())
     assert printed[-1] == f"{backend}: {count} passed, 0 failed, 0 unsupported" and status == 0, "\n".join(printed)
     assert len(result["cases"]) == count and result["backend"] == backend
 
 
 @pytest.mark.parametrize("backend", ["direct", "functional"])
-def test_every_case_passes(backend, tmp_path):
-    passes(backend, tmp_path)
+def test_every_case_passes(backend, folder):
+    passes(backend, folder)
 
 
-def test_every_case_passes_on_the_timing_model(tmp_path):
-    passes("model", tmp_path)
+def test_every_case_passes_on_the_timing_model(folder):
+    passes("model", folder)
 
 
-def test_chosen_cases_pass_on_the_rtl(tmp_path):
-    passes("rtl", tmp_path, HANDFUL)
+def test_chosen_cases_pass_on_the_rtl(folder):
+    passes("rtl", folder, HANDFUL)
 
 
 def test_peers_are_devices_or_hosts(tmp_path, monkeypatch):

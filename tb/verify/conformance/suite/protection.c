@@ -6,7 +6,7 @@
 #define ACCESS "IBTA 9.7.4, 9.9.3: the responder NAKs Remote Access Error, and both QPs enter ERR"
 #define LOCAL "IBTA 11.6.2: Local Protection Error; ibv_poll_cq(3)"
 
-/* Post a request that the peer has to refuse for its access. Of its memory, only `length` bytes at `from` may change. */
+/* Post a request that the peer has to refuse for its access. Of its memory only `length` bytes at `from` may change. */
 static void refused_but(struct pair *p, struct ibv_send_wr *wr, size_t from, size_t length) {
     memset(p->b.memory, 0x11, MEMORY);
     NEED(!post(p->qp, wr));

@@ -25,13 +25,14 @@ void add_case(const char *name, const char *file, const char *rule, void (*body)
 /* End the case with a verdict and a sentence. */
 _Noreturn void leave(enum verdict verdict, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+#define HERE_IS (strrchr("/" __FILE__, '/') + 1)
 #define CHECK(condition, ...) do { if (!(condition)) leave(FAIL, __VA_ARGS__); } while (0)
-#define NEED(condition) CHECK(condition, "%s fails: %s (%s:%d)", #condition, strerror(errno), __FILE__, __LINE__)
+#define NEED(condition) CHECK(condition, "%s fails: %s (%s:%d)", #condition, strerror(errno), HERE_IS, __LINE__)
 #define LACKS(condition, ...) do { if (condition) leave(UNSUPPORTED, __VA_ARGS__); } while (0)
 /* Check the status of a completion. */
 #define STATUS(wc, expected) do { struct ibv_wc *is_ = &(wc); CHECK(is_->status == (expected), \
     "request %lu completes with '%s' instead of '%s' (%s:%d)", (unsigned long)is_->wr_id, \
-    ibv_wc_status_str(is_->status), ibv_wc_status_str(expected), __FILE__, __LINE__); } while (0)
+    ibv_wc_status_str(is_->status), ibv_wc_status_str(expected), HERE_IS, __LINE__); } while (0)
 
 struct end {
     struct ibv_context *context;
