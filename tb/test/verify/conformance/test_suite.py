@@ -25,7 +25,7 @@ CASE(crashes, "a rule") { abort(); }
 CASE(hangs, "a rule") { for (;;) {} }
 CASE(leaves, "a rule") { exit(0); }
 """
-# A device for the harness alone: what it calls before a case.
+# A device for the harness alone, which calls these functions before a case.
 NO_DEVICES = """
 #include <infiniband/verbs.h>
 #include <stddef.h>

@@ -91,7 +91,7 @@ CASE(atomics_of_two_qps_are_atomic, "IBTA 9.4.5: atomics through one device on a
     CHECK(*word(&p.b, 0) == 2 * EACH, "the sum is %lu", (unsigned long)*word(&p.b, 0));
 }
 
-/* More reads and atomics than may be outstanding, with room for `depth`. */
+/* More reads and atomics than may be outstanding, if `depth` may be. */
 static void deeper_than(uint8_t depth) {
     struct how how = HOW;
     how.reads = how.peer_reads = depth;

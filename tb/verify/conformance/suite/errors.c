@@ -42,7 +42,7 @@ CASE(requests_in_error_are_flushed, "IBTA 10.3.1.7: requests may be posted in ER
 }
 
 CASE(only_the_first_fault_has_a_status,
-     "IBTA 10.3.1.7: requests behind a failed one are flushed, whatever their faults") {
+     "IBTA 10.3.1.7: requests after a failed one are flushed, whatever their faults") {
     struct pair p = connected(HOW);
     struct ibv_sge sge = part(&p.a, 0, 8), bad = part(&p.a, 0, 8);
     bad.lkey ^= 0x5500;

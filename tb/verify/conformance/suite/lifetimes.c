@@ -61,7 +61,7 @@ CASE(region_in_transfer_is_deregistered, "IBTA 10.6: after deregistration the de
     CHECK(all(to, LENGTH, 0x33), "the region is written after its deregistration");
 }
 
-CASE(many_qps_in_turn, "IBTA 10.2.4: destroyed QPs leave no resources behind") {
+CASE(many_qps_in_turn, "IBTA 10.2.4: destroyed QPs keep no resources") {
     struct pair p = ends();
     uint32_t last = 0;
     for (int i = 0; i < 100; i++) {
@@ -75,7 +75,7 @@ CASE(many_qps_in_turn, "IBTA 10.2.4: destroyed QPs leave no resources behind") {
 }
 
 CASE(many_regions_in_turn,
-     "IBTA 10.6: deregistered regions leave no resources behind; a key does not come again at once") {
+     "IBTA 10.6: deregistered regions keep no resources; a key does not come again at once") {
     struct pair p = ends();
     uint32_t last = 0;
     for (int i = 0; i < 100; i++) {

@@ -43,7 +43,7 @@ CASE(rnr_retry_7_waits, "ibv_modify_qp(3): rnr_retry 7 retries without end; the 
     CHECK(filled(p.b.memory, 3000, 6), "the data differs");
 }
 
-CASE(rnr_keeps_the_order, "IBTA 9.7.5.2.8: requests behind one that waits for a receive request wait, too") {
+CASE(rnr_keeps_the_order, "IBTA 9.7.5.2.8: requests after one that waits for a receive request wait, too") {
     struct pair p = connected(HOW);
     struct ibv_sge sge = part(&p.a, 0, 100);
     memset(p.a.memory, 0x22, 100);

@@ -1,4 +1,4 @@
-/* Conformance suite for a libibverbs device: what every case uses.
+/* Conformance suite for a libibverbs device: the functions that every case uses.
  *
  * A case runs in a process with two ends, `a` that requests and `b` that responds. Its first failed check ends it. */
 #pragma once
