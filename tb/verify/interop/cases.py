@@ -1,7 +1,6 @@
 """Cases of ``weft interop``: each returns a sentence if it passes, and raises an exception if it fails."""
 
 import contextlib
-import re
 import select
 import subprocess
 import sys
@@ -10,7 +9,6 @@ from functools import partial
 from types import SimpleNamespace
 
 from weft.driver.terms.enums import MTU
-from weft.tb.verify.conformance import c_suite
 
 from . import environments
 from .exchange import Talk, card_writes, soft_exchange
@@ -18,7 +16,6 @@ from .guest import GATEWAY, GuestFailed
 
 TESTS = ("ib_write_bw", "ib_send_bw", "ib_read_bw", "ib_atomic_bw")
 LOSS = 0.01
-SUITE_S, CASE_S = 1800, 120
 PERFTEST_S, GUEST_TIMEOUT = 240, 18     # the latter: perftest's -u, 2^18 * 4.096 µs = 1.07 s
 
 
@@ -75,18 +72,6 @@ def perftest(guest, tests=TESTS, iterations=200, size=16_384):
     return f"{', '.join(rates)} messages a second, {iterations} of each with -u {GUEST_TIMEOUT}"
 
 
-def suite_on_rxe(guest):
-    """Run the conformance suite on the guest's rxe. A case that rxe fails is reported, and no failure here."""
-    before = len(guest.output)
-    status = guest.ask(lambda: select.select([guest], [], [], environments.MOMENT_S),
-                       f"sh timeout -s KILL {SUITE_S} /bin/{c_suite.NAME} --device rxe0 --limit {CASE_S}", 2 * SUITE_S)
-    lines = guest.output[before:]
-    totals = [line for line in lines if re.fullmatch(r"\d+ passed, \d+ failed, \d+ unsupported", line)]
-    if not totals:
-        raise GuestFailed(f"the conformance suite in the guest: {status}; {' | '.join(lines[-5:])}")
-    return "; ".join([*totals, *(line for line in lines if line.startswith(("FAIL", "UNSUPPORTED")))])
-
-
 def cases(short=False):
     """Return the cases by name; each is a function of a guest."""
     found = {
@@ -98,7 +83,6 @@ def cases(short=False):
         from .rtl_cases import on_rtl
         found = {"endpoint and rxe, both ways": endpoint} | found | {
             "perftest against weft soft-server": perftest,
-            "conformance suite on rxe": suite_on_rxe,
             "endpoint over the Simple NIC of the RTL": partial(on_rtl, case="endpoint"),
             "RTL's WRITEs into rxe's memory": partial(on_rtl, case="card"),
         }
