@@ -28,7 +28,6 @@ verify/calibrate
 verify/fuzz
 verify/interop
 verify/churn
-verify/conformance/test_suite.py::test_chosen_cases_pass_on_the_rtl
 verify/mutate
 verify/proof
 verify/soak
@@ -131,7 +130,6 @@ verify/bench/test_line_rate.py::test_other_settings_run_at_line_rate
 verify/calibrate/test_calibrate.py::test_headers_wait_for_nodes_as_long_as_in_the_gateware[fit-more-22]
 verify/calibrate/test_calibrate.py::test_headers_wait_for_nodes_as_long_as_in_the_gateware[fit-more-24]
 verify/calibrate/test_calibrate.py::test_slots_of_payload_and_lines_of_a_read_take_the_gatewares_time[fit-third-13]
-verify/conformance/test_suite.py::test_chosen_cases_pass_on_the_rtl
 verify/conformance/test_suite.py::test_every_case_passes_on_the_timing_model
 verify/document/test_documents.py::test_points_of_the_picture_are_current[adamap-0.01]
 verify/churn/test_churn.py::test_card_without_generation_checks_is_detected

@@ -12,10 +12,6 @@ from weft.tb.verify.conformance.c_suite import cases
 from weft.tb.verify.conformance.devices import on_backend, peer_options
 
 CASES_LEAST = 150
-# On RTL: one of each subject that is quick there.
-HANDFUL = ("psn_wraps", "opcodes_of_completions", "empty_write_with_immediate", "wrong_lkey_is_refused",
-           "fetch_and_add_wraps", "qps_share_receives", "rnr_retry_0_fails_at_once",
-           "only_the_first_fault_has_a_status", "solicited_immediate_gives_an_event", "empty_datagram")
 WRONG = """
 #include "suite.h"
 CASE(right, "a rule") { }
@@ -54,7 +50,6 @@ def test_every_case_has_a_rule_and_the_program_lists_it(folder):
     assert sorted(line.split("\t") for line in listed.splitlines()) == sorted(list(case) for case in found)
     assert len(found) == len({case.name for case in found}) >= CASES_LEAST
     assert all("IBTA" in case.rule or "(3)" in case.rule for case in found)
-    assert {case.name for case in found} >= set(HANDFUL)
 
 
 @pytest.mark.usefixtures("folder")
@@ -81,10 +76,10 @@ def test_verdicts_are_distinguished(tmp_path):
         assert subprocess.run([program, *words.split()], capture_output=True).returncode == status
 
 
-def passes(backend, folder, only=()):
+def passes(backend, folder):
     printed = []
-    status, result = on_backend(folder, backend, only, printed.append)
-    count = len(only) or len(cases())
+    status, result = on_backend(folder, backend, (), printed.append)
+    count = len(cases())
     assert printed[-1] == f"{backend}: {count} passed, 0 failed, 0 unsupported" and status == 0, "\n".join(printed)
     assert len(result["cases"]) == count and result["backend"] == backend
 
@@ -96,10 +91,6 @@ def test_every_case_passes(backend, folder):
 
 def test_every_case_passes_on_the_timing_model(folder):
     passes("model", folder)
-
-
-def test_chosen_cases_pass_on_the_rtl(folder):
-    passes("rtl", folder, HANDFUL)
 
 
 def test_peers_are_devices_or_hosts(tmp_path, monkeypatch):
