@@ -55,7 +55,8 @@ help:
 	@echo 'make test-all  all tests; with WEFT_LONG=1 in the environment, more random draws in some'
 	@echo 'make soak      more seeds than the tests have, then new random seeds, for BUDGET= seconds;'
 	@echo '               two cards alone on the workers of a Dask scheduler, SCHEDULER=tcp://...'
-	@echo 'make conformance  rdma-core'"'"'s own tests of pyverbs (Debian: python3-pyverbs) against the driver'
+	@echo 'make conformance  rdma-core'"'"'s own tests of pyverbs (Debian: python3-pyverbs) against the driver; a suite in C'
+	@echo '               on all back ends, or ONLY= some cases; JSON under sim_build/reports'
 	@echo 'make interop   a Linux guest with rxe (Debian: qemu-system-x86) against the endpoint and the card'
 	@echo 'make linux     two Linux guests with a card each, functional and in time (QEMU from Debian, not installed)'
 	@echo 'make ibverbs   libibverbs.so.1 for unmodified RDMA programs on served cards (Debian: libibverbs-dev);'
@@ -87,7 +88,7 @@ test-all: $(VENV)/.dev
 	@$(BIN)/python -m pytest -n 3 $(PYTEST_ARGS)
 
 conformance: $(VENV)/.sim
-	@$(BIN)/python -m weft.tb.verify.conformance.run
+	@$(BIN)/python -m weft.tb.verify.conformance.run; pyverbs=$$?; $(WEFT) conformance $(ONLY_OPTION) && exit $$pyverbs
 
 interop: $(VENV)/.sim
 	@$(WEFT) interop

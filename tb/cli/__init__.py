@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from weft.tb.cli.card import regs, synth, verilog
+from weft.tb.cli.conformance import conformance
 from weft.tb.cli.failures import with_messages
 from weft.tb.cli.link import LINK_COMMANDS
 from weft.tb.cli.machine import devices, linux, machine
@@ -36,6 +37,7 @@ COMMANDS = (
     coverage,
     soak,
     interop,
+    conformance,
     soft_server,
     serve,
     run,

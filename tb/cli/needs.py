@@ -31,6 +31,10 @@ def _soak(options):
     return "sim" if options["cards"] or options["seed"] is not None else "dev"
 
 
+def _serves_rtl(options):
+    return not (options["device"] or options["names"]) and "rtl" in (options["backend"] or ("rtl",))
+
+
 # Extra of a command, or a function of its options that returns it. A command that is not listed needs "sim" for RTL.
 EXTRAS = {
     "sim": "sim",
@@ -45,6 +49,7 @@ EXTRAS = {
     "coverage": "dev",
     "soak": _soak,
     "interop": "sim",
+    "conformance": lambda options: "sim" if _serves_rtl(options) else "",
 }
 RUN_TESTS = ("mutants", "coverage", "soak")      # with extra "dev", they run the project's tests
 

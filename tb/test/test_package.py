@@ -210,10 +210,11 @@ EXTRAS = {
     "sim --backend model": "sim", "verilog": "sim", "verilog --no-lint": "hdl", "synth": "formal", "calibrate": "sim",
     "synth --place": "dev", "bench": "dev", "bench --only latency": "sim", "bench --only model": "sim,model",
     "sweep loss=0": "model", "sweep --of cards": "sim,model", "report": "model", "formal": "formal", "interop": "sim",
+    "conformance": "sim",
     "serve --backend rtl --time sim": "sim", "soak --cards": "sim", "soak --scheduler tcp://x:1": "sim,dask",
     "write_bw --backend rtl": "sim", "devinfo --backend rtl": "sim", "counters --backend rtl": "sim"}
 CORE_ALONE = ("write_bw -n 5", "write_lat -n 5 --backend model", "devinfo", "counters", "regs", "bench --list",
-              "mutants --list")
+              "mutants --list", "conformance --list")
 
 
 def core_packages(folder):

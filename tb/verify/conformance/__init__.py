@@ -1,1 +1,1 @@
-"""Conformance of the driver: rdma-core's tests of pyverbs, which Debian's package python3-pyverbs contains."""
+"""Conformance: a suite in C for any libibverbs device, and rdma-core's tests of pyverbs against the driver."""

@@ -25,10 +25,10 @@ from weft.driver.verbs.config import ContextConfig
 from weft.driver.verbs.device import add_device
 from weft.model.functional.host import FunctionalDevice
 from weft.model.loop import EventLoop
+from weft.tb.verify.programs.rdma_core_tests import DEBIAN, unpacked
 
 from . import rdmacm
 from .names import install
-from .source import DEBIAN, unpacked
 
 TESTS = ("test_pd", "test_device", "test_mr", "test_cq", "test_cq_events", "test_qp", "test_addr", "test_atomic",
          "test_cqex", "test_parent_domain", "test_relaxed_ordering", "test_shared_pd", "test_odp",

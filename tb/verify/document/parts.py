@@ -40,6 +40,7 @@ PARTS = {
     "qp-entry": sizing.qp_entry_table,
     "raw-header": tables.raw_header,
     "variables": tables.variables, "goodput-table": tables.goodput, "waivers": tables.waivers,
+    "conformance": tables.conformance,
     "ports": ports.port_table, "ports-mac-clock": ports.mac_clock_table,
     "board-registers": tables.board_registers, "folders": tables.folder_table,
     "driver-folders": partial(imports.flowchart, "driver"), "tb-folders": partial(imports.flowchart, "tb"),

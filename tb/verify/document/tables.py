@@ -13,6 +13,7 @@ from weft.tb.app.device.registers import table
 from weft.tb.app.job.job_settings import JobSettings
 from weft.tb.sim.flow.sources import ROOT
 from weft.tb.sim.flow.verilator import WAIVERS
+from weft.tb.verify.conformance.c_suite import cases
 
 TOP = ("hdl", "model", "driver", "tb")
 GOODPUT = "docs/goodput.csv"
@@ -33,6 +34,11 @@ def raw_header():
         (HEADER.offset_of(field.name) // 8, field.width // 8,
          "zero" if field.name.startswith("_") else f"`{field.name}`",
          field.doc or ("`Opcode`" if field.enum else "")) for field in HEADER.fields])
+
+
+def conformance():
+    """Return the table of the cases of the conformance suite, each with its rule."""
+    return table(("subject", "case", "rule"), [(case.subject, f"`{case.name}`", case.rule) for case in cases()])
 
 
 def waivers():

@@ -6,7 +6,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 from weft.tb.app.serve.functional import IP, MAC
-from weft.tb.verify.conformance.source import DEBIAN, unpacked
+from weft.tb.verify.programs.rdma_core_tests import DEBIAN, unpacked
 from weft.tb.verify.programs.session import Ended
 
 TESTS = ("pd", "device", "mr", "cq", "cqex", "cq_events", "addr", "qp", "qpex", "atomic", "rdmacm")

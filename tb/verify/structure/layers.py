@@ -40,9 +40,10 @@ LAYERS = (
     "tb/app/job tb/app/serve tb/app/stage tb/app/sweep/plans",
     "tb/app/sweep tb/app/machine",
     "tb/app/device tb/app/perf tb/app/report",
-    "tb/verify/conformance tb/verify/structure",
+    "tb/verify/programs tb/verify/structure",
+    "tb/verify/conformance tb/verify/conformance/suite",
     "tb/verify/calibrate tb/verify/document tb/verify/fault tb/verify/fuzz tb/verify/interop tb/verify/churn "
-    "tb/verify/mutate tb/verify/programs tb/verify/proof tb/verify",
+    "tb/verify/mutate tb/verify/proof tb/verify",
     "tb/verify/linux",
     "tb/verify/bench tb/verify/soak",
     "tb/cli",

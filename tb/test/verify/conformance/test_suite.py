@@ -1,0 +1,102 @@
+"""Tests of the conformance suite in C: cases and rules, verdicts, and the suite on the back ends."""
+
+import json
+import subprocess
+
+import pytest
+
+from weft.driver.ibverbs.build import missing
+from weft.tb.sim.flow.system import tools_expected
+from weft.tb.verify.conformance import c_suite
+from weft.tb.verify.conformance.c_suite import cases
+from weft.tb.verify.conformance.devices import on_backend, peer_options
+
+CASES_LEAST = 150
+WRONG = """
+#include "suite.h"
+CASE(right, "a rule") { }
+CASE(wrong, "IBTA 1.2: a \\"rule\\"") { CHECK(1 == 2, "%d is not %d", 1, 2); }
+CASE(absent, "man(3)") { LACKS(1, "the feature"); }
+CASE(crashes, "a rule") { abort(); }
+CASE(hangs, "a rule") { for (;;) {} }
+CASE(leaves, "a rule") { exit(0); }
+"""
+# A device for the harness alone, which calls these functions before a case.
+NO_DEVICES = """
+#include <infiniband/verbs.h>
+#include <stddef.h>
+static struct ibv_device device = { .name = "none" };
+static struct ibv_device *devices[2];
+static struct ibv_context context;
+struct ibv_device **ibv_get_device_list(int *count) { devices[0] = &device; if (count) *count = 1; return devices; }
+void ibv_free_device_list(struct ibv_device **list) { (void)list; }
+const char *ibv_get_device_name(struct ibv_device *of) { return of->name; }
+struct ibv_context *ibv_open_device(struct ibv_device *of) { context.device = of; return &context; }
+int ibv_close_device(struct ibv_context *of) { (void)of; return 0; }
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Return a folder in which the suite is compiled once."""
+    if (sentence := missing()) and not tools_expected():
+        pytest.skip(sentence)
+    return tmp_path_factory.mktemp("suite")
+
+
+def test_every_case_has_a_rule_and_the_program_lists_it(folder):
+    listed = subprocess.run([c_suite.build(folder), "--list"], check=True, capture_output=True, text=True).stdout
+    found = cases()
+    assert sorted(line.split("\t") for line in listed.splitlines()) == sorted(list(case) for case in found)
+    assert len(found) == len({case.name for case in found}) >= CASES_LEAST
+    assert all("IBTA" in case.rule or "(3)" in case.rule for case in found)
+
+
+@pytest.mark.usefixtures("folder")
+def test_verdicts_are_distinguished(tmp_path):
+    (tmp_path / "wrong.c").write_text(WRONG)
+    (tmp_path / "devices.c").write_text(NO_DEVICES)
+    program, found = tmp_path / "program", tmp_path / "cases.json"
+    subprocess.run([c_suite.compiler(), *c_suite.OPTIONS, f"-I{c_suite.FOLDER}", "-o", program, tmp_path / "wrong.c",
+                    tmp_path / "devices.c", c_suite.FOLDER / "suite.c", "-libverbs"], check=True)
+    done = subprocess.run([program, "--limit", "1", "--json", found], capture_output=True, text=True)
+    assert done.stdout.splitlines() == [
+        "PASS         right",
+        'FAIL         wrong: 1 is not 2  [IBTA 1.2: a "rule"]',
+        "UNSUPPORTED  absent: the feature  [man(3)]",
+        "FAIL         crashes: it dies of signal 6  [a rule]",
+        "FAIL         hangs: it has not ended after 1 s  [a rule]",
+        "FAIL         leaves: it ends without a verdict  [a rule]",
+        "1 passed, 4 failed, 1 unsupported"]
+    assert done.returncode == 1
+    rows = json.loads(found.read_text())
+    assert [row["status"] for row in rows] == ["PASS", "FAIL", "UNSUPPORTED", "FAIL", "FAIL", "FAIL"]
+    assert rows[1]["rule"] == 'IBTA 1.2: a "rule"' and rows[1]["subject"] == "wrong" and rows[1]["seconds"] >= 0
+    for words, status in (("--only right", 0), ("--only nothing", 2), ("--device other", 2), ("--unknown x", 2)):
+        assert subprocess.run([program, *words.split()], capture_output=True).returncode == status
+
+
+def passes(backend, folder):
+    printed = []
+    status, result = on_backend(folder, backend, (), printed.append)
+    count = len(cases())
+    assert printed[-1] == f"{backend}: {count} passed, 0 failed, 0 unsupported" and status == 0, "\n".join(printed)
+    assert len(result["cases"]) == count and result["backend"] == backend
+
+
+@pytest.mark.parametrize("backend", ["direct", "functional"])
+def test_every_case_passes(backend, folder):
+    passes(backend, folder)
+
+
+def test_every_case_passes_on_the_timing_model(folder):
+    passes("model", folder)
+
+
+def test_peers_are_devices_or_hosts(tmp_path, monkeypatch):
+    monkeypatch.delenv("WEFT_SOCKET", raising=False)
+    assert peer_options("b") == ["--peer", "b"]
+    (tmp_path / "b.sock").touch()
+    monkeypatch.setenv("WEFT_SOCKET", str(tmp_path / "a.sock"))
+    assert peer_options("b") == ["--peer-socket", str(tmp_path / "b.sock")]
+    assert peer_options("mlx5_0") == ["--peer", "mlx5_0"]

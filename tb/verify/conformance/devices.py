@@ -1,0 +1,74 @@
+"""Runs of the conformance suite: on a device of this machine, or on each back end of `weft serve`."""
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from weft.tb.app.serve.settings import BACKENDS
+from weft.tb.verify.conformance.c_suite import build
+from weft.tb.verify.programs.session import serving
+
+NO_DEVICE = 2     # exit status of the program
+# In simulated time a wait takes none, and cards of the smallest size suffice.
+OPTIONS = {"model": ("--time", "sim", "--preset", "test"), "rtl": ("--time", "sim", "--preset", "test")}
+LIMIT_S = {"direct": 60, "functional": 60, "model": 300, "rtl": 600}      # of a case
+
+
+def peer_options(name: str) -> list[str]:
+    """Return the options for a peer: a device of this name, or within `weft run` the card of the host of this name."""
+    own = os.environ.get("WEFT_SOCKET")
+    if own and (socket := Path(own).with_name(f"{name}.sock")).exists():
+        return ["--peer-socket", str(socket)]
+    return ["--peer", name]
+
+
+def on_device(folder: Path, device: str, peer: str, only: Sequence[str]) -> tuple[int, dict[str, Any]]:
+    """Run the suite on a device that this process sees, printing its lines; return its exit status and the result."""
+    with tempfile.TemporaryDirectory(prefix="weft-conformance-") as scratch:
+        found = Path(scratch, "cases.json")
+        status = subprocess.run([build(folder), "--device", device, "--json", found, *_only(only),
+                                 *(peer_options(peer) if peer else [])]).returncode
+        return status, {"device": device, "peer": peer or device, "cases": _cases(found)}
+
+
+def on_backend(folder: Path, backend: str, only: Sequence[str],
+               report: Callable[[str], None]) -> tuple[int, dict[str, Any]]:
+    """Serve a back end and run the suite between two hosts; return its exit status and the result.
+
+    Reports totals, and the cases that do not pass. Raises CannotServe.
+    """
+    program = build(folder)
+    with serving("--backend", backend, *OPTIONS.get(backend, ())) as session, \
+            tempfile.TemporaryDirectory(prefix="weft-conformance-") as scratch:
+        found = Path(scratch, "cases.json")
+        with session.start("a", str(program), "--peer-socket", str(session.socket("b")), "--json", str(found),
+                           "--limit", str(LIMIT_S[backend]), *_only(only)) as process:
+            for line in process.stdout:
+                if not line.startswith("PASS"):
+                    report(f"{backend}: {line.rstrip()}")
+        return process.returncode, {"backend": backend, "cases": _cases(found)}
+
+
+def on_backends(folder: Path, backends: Sequence[str], only: Sequence[str],
+                report: Callable[[str], None] = print) -> tuple[int, list[dict[str, Any]]]:
+    """Run the suite on back ends, all if none is named; return the largest exit status, and the results."""
+    ends = [on_backend(folder, backend, only, report) for backend in backends or BACKENDS]
+    return max(status for status, _ in ends), [result for _, result in ends]
+
+
+def save(results: Sequence[dict[str, Any]], path: Path) -> None:
+    """Write results as JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(list(results), indent=1) + "\n")
+
+
+def _only(names: Sequence[str]) -> list[str]:
+    return [word for name in names for word in ("--only", name)]
+
+
+def _cases(path: Path) -> list[dict[str, Any]]:
+    return json.loads(path.read_text()) if path.exists() and path.stat().st_size else []

@@ -1,0 +1,1 @@
+"""Conformance suite in C for any libibverbs device: `suite.c` runs the cases that the other files define."""
