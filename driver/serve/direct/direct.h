@@ -225,7 +225,7 @@ enum access copy_list(struct host *host, uint32_t pd, const struct parts *parts,
 /* execute.c */
 enum turn { IDLE, AGAIN, STALLED };
 enum turn execute(struct qp *qp, size_t *budget);
-void fail(struct qp *qp, enum ibv_wc_status status);
+int fail(struct qp *qp, enum ibv_wc_status status);
 void enter_error(struct qp *qp);
 enum turn flush(struct qp *qp);
 void drained(struct qp *qp);

@@ -80,18 +80,19 @@ void enter_error(struct qp *qp) {
     activate(qp);
 }
 
-/* Move a QP to ERR: its oldest request completes with a status, all others are flushed. */
-static void fail_with(struct qp *qp, enum ibv_wc_status status, enum ibv_wc_status of_receive) {
-    if (qp->error) return;
+/* Move a QP to ERR: its oldest request completes with a status, all others are flushed. Return 0. */
+static int fail_with(struct qp *qp, enum ibv_wc_status status, enum ibv_wc_status of_receive) {
+    if (qp->error) return 0;
     enter_error(qp);
     qp->of_receive = of_receive;
     if (!qp->busy && ring_filled(&qp->sends, qp->client)) qp->busy = take_send(qp, &qp->now);
     if (qp->busy) complete_send(qp, status);
     flush(qp);
     report_news(qp->client);
+    return 0;
 }
 
-void fail(struct qp *qp, enum ibv_wc_status status) { fail_with(qp, status, IBV_WC_WR_FLUSH_ERR); }
+int fail(struct qp *qp, enum ibv_wc_status status) { return fail_with(qp, status, IBV_WC_WR_FLUSH_ERR); }
 
 /* End a drain: no request is begun and not complete. */
 void drained(struct qp *qp) {
@@ -130,6 +131,13 @@ static uint32_t needed(const struct request *r) {
 
 static struct region *remote_of(const struct qp *peer, const struct request *r, uint64_t at, uint64_t length) {
     return region_at(peer->client->host, 0, peer->pd, r->remote_addr + at, length, r->rkey, needed(r));
+}
+
+/* Return true if a request is for data of a program that has ended: the daemon does not know it yet. */
+static int has_ended(const struct qp *peer, const struct request *r) {
+    const struct region *region = r->opcode < IBV_WR_RDMA_READ || !r->local.length ? NULL
+                                  : remote_of(peer, r, 0, r->local.length);
+    return region && region->gone;
 }
 
 enum verdict { REJECTED, ADMITTED, NOT_READY };
@@ -214,7 +222,7 @@ static int merge(struct qp *qp, struct qp *peer, const struct request *r) {
     return 1;
 }
 
-/* Copy the next bytes of a request; return 0 if that failed, and both QPs know. */
+/* Copy the next bytes of a request; return 0 if that failed, and both QPs know, or if the peer has ended. */
 static int copy(struct qp *qp, struct qp *peer, struct request *r, size_t length) {
     struct host *own = qp->client->host, *other = peer->client->host;
     const uint8_t *data = own->fabric->bounce, *ahead;
@@ -226,22 +234,17 @@ static int copy(struct qp *qp, struct qp *peer, struct request *r, size_t length
     if (r->opcode == IBV_WR_RDMA_READ) {
         own->fabric->window.qp = NULL;
         if (copy_range(remote, r->remote_addr + r->done, bounce, length, 0) != DONE) {
+            if (remote->gone) return 0;
             fail(peer, IBV_WC_LOC_QP_OP_ERR);
-            fail(qp, IBV_WC_REM_OP_ERR);
-            return 0;
+            return fail(qp, IBV_WC_REM_OP_ERR);
         }
-        if (copy_list(own, qp->pd, &r->local, r->done, data, length, 1) == DONE) return 1;
-        fail(qp, IBV_WC_LOC_PROT_ERR);
-        return 0;
+        return copy_list(own, qp->pd, &r->local, r->done, data, length, 1) == DONE || fail(qp, IBV_WC_LOC_PROT_ERR);
     }
     if (r->inline_length) data = r->inlined + r->done;
     else if ((ahead = read_ahead(qp, r))) data = ahead;
     else {
         enum access found = copy_list(own, qp->pd, &r->local, r->done, bounce, length, 0);
-        if (found != DONE) {
-            fail(qp, found == DENIED ? IBV_WC_LOC_PROT_ERR : IBV_WC_LOC_QP_OP_ERR);
-            return 0;
-        }
+        if (found != DONE) return fail(qp, found == DENIED ? IBV_WC_LOC_PROT_ERR : IBV_WC_LOC_QP_OP_ERR);
     }
     if (remote) copy_range(remote, r->remote_addr + r->done, data, length, 1);
     else if (copy_list(other, peer->pd, &peer->receive, r->done, data, length, 1) != DONE)
@@ -249,20 +252,18 @@ static int copy(struct qp *qp, struct qp *peer, struct request *r, size_t length
     return 1;
 }
 
-/* Execute an atomic; return 0 if it failed, and both QPs know. */
+/* Execute an atomic; return 0 as copy() does. */
 static int modify(struct qp *qp, struct qp *peer, struct request *r) {
     struct region *remote = remote_of(peer, r, 0, sizeof(uint64_t));
     uint64_t old, new;
     qp->client->host->fabric->window.qp = NULL;
     if (!remote || copy_range(remote, r->remote_addr, &old, sizeof old, 0) != DONE)
-        return reject(qp, peer, IBV_WC_REM_ACCESS_ERR, IBV_WC_WR_FLUSH_ERR);
+        return remote && remote->gone ? 0 : (int)reject(qp, peer, IBV_WC_REM_ACCESS_ERR, IBV_WC_WR_FLUSH_ERR);
     if (r->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) new = old + r->compare_add;
     else new = old == r->compare_add ? r->swap : old;
     copy_range(remote, r->remote_addr, &new, sizeof new, 1);
-    if (copy_list(qp->client->host, qp->pd, &r->local, 0, &old, sizeof old, 1) != DONE) {
-        fail(qp, IBV_WC_LOC_PROT_ERR);
-        return 0;
-    }
+    if (copy_list(qp->client->host, qp->pd, &r->local, 0, &old, sizeof old, 1) != DONE)
+        return fail(qp, IBV_WC_LOC_PROT_ERR);
     r->done = sizeof old;
     return 1;
 }
@@ -330,7 +331,7 @@ static enum turn step(struct qp *qp, size_t *budget) {
         r->checked = 1;
     }
     struct qp *peer = peer_of(qp);
-    if (!peer) return wait_for(qp, NULL);
+    if (!peer || has_ended(peer, r)) return wait_for(qp, NULL);
     if (!r->admitted || !peer->heard) { /* the latter: the peer was reset during the message */
         r->done = 0;
         enum verdict verdict = admit(qp, peer, r);
@@ -340,10 +341,10 @@ static enum turn step(struct qp *qp, size_t *budget) {
     }
     qp->waiting = NOT_WAITING;
     if (is_atomic(r)) {
-        if (!modify(qp, peer, r)) return IDLE;
+        if (!modify(qp, peer, r)) return qp->error ? IDLE : AGAIN;
     } else if (r->done < r->local.length) {
         size_t left = r->local.length - r->done, length = left < PIECE ? left : PIECE;
-        if (!copy(qp, peer, r, length)) return IDLE;
+        if (!copy(qp, peer, r, length)) return qp->error ? IDLE : AGAIN;
         r->done += length;
         *budget -= length < *budget ? length : *budget;
         if (length < left) return AGAIN;

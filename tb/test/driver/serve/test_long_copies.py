@@ -124,7 +124,7 @@ def test_the_number_of_a_process_is_not_used_after_its_exec(served, monkeypatch)
             end.connect(peer)
         before = bytes(a.mapping)
         a.write(b, opcode=WROpcode.RDMA_READ, length=PAGES * PAGE)
-        assert a.completion().status == WCStatus.REM_OP_ERR and a.mapping[:] == before
+        assert a.completion().status == WCStatus.RETRY_EXC_ERR and a.mapping[:] == before
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
