@@ -123,7 +123,7 @@ def campaign(count, seed, library, progress=lambda done: None, backend="function
             clean(daemon.backend)
             held = len(os.listdir("/proc/self/fd"))
             first = first or (held, resident_bytes())
-            assert held == first[0], f"the daemon has {held} descriptors, and had {first[0]} after the first kill"
+            assert held <= first[0], f"the daemon has {held} descriptors, and had {first[0]} after the first kill"
             progress(n + 1)
         grown = resident_bytes() - first[1]
         assert grown <= GROWN_MAX, f"the daemon has {grown} bytes more than after the first kill"

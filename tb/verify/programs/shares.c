@@ -1,4 +1,4 @@
-/* Shares of QPs: shares QPS SECONDS writes 64 KiB again and again on each of so many connected QPs of this host, and
+/* Shares of QPs: shares QPS SECONDS writes 64 KiB again and again on each of QPS connected QPs of this host, and
  * prints the number of writes of each one that are complete. */
 #include <infiniband/verbs.h>
 #include <stdio.h>
