@@ -59,6 +59,8 @@ class Setting:
         Placeholder of the value in the help.
     default_text
         Text for the default in the help.
+    encoded
+        The value is text that UTF-8 can encode. A file name need not be.
     """
 
     help: str
@@ -73,6 +75,7 @@ class Setting:
     names: tuple[str, ...] = ()
     metavar: str = ""
     default_text: str = ""
+    encoded: bool = False
 
     @property
     def about(self) -> str:
@@ -126,6 +129,8 @@ class Field:
         setting = self.setting
         if setting.choices:
             return f"choose one of {', '.join(map(str, setting.choices))}"
+        if setting.encoded:
+            return "it must be text in UTF-8"
         if self.kind is bool:
             return "it must be true or false"
         subject = "a whole number" if self.kind is int else "a number"
@@ -169,6 +174,8 @@ class Field:
             good = value in setting.choices and not isinstance(value, bool)
         elif setting.read:
             good = True
+        elif setting.encoded:
+            good = isinstance(value, str) and _in_utf8(value)
         elif kind is bool:
             good = isinstance(value, bool)
         elif kind in (int, float):
@@ -180,6 +187,13 @@ class Field:
         if not good:
             raise BadSetting(self.name, value, self.reason)
         return value
+
+
+def _in_utf8(text: str) -> bool:
+    try:
+        return bool(text.encode()) or not text
+    except UnicodeEncodeError:
+        return False
 
 
 _FIELDS: dict[type[Any], dict[str, Field]] = {}

@@ -24,6 +24,7 @@ static struct context *hello(void) {
     pthread_mutexattr_t attr;
     pthread_mutexattr_init(&attr);
     pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST); /* one of them may be killed during a call */
     pthread_mutex_init(&c->lock, &attr);
     c->socket = weft_connect(weft_path());
     if (c->socket < 0 || weft_call(c, (struct call){ .opcode = WEFT_HELLO, .answer = &welcome,

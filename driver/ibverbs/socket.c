@@ -63,8 +63,9 @@ static int tell(int socket, const struct call *call) {
     return n < 0 ? errno : 0;
 }
 
-static int hear(int socket, struct call *call) {
-    char control[CMSG_SPACE(WEFT_FILES_MAX * sizeof(int))], sentence[WEFT_SENTENCE_BYTES_MAX + 1] = "";
+/* Receive an answer; return 0 or an error number, with the daemon's sentence. */
+static int hear(int socket, struct call *call, char sentence[WEFT_SENTENCE_BYTES_MAX + 1]) {
+    char control[CMSG_SPACE(WEFT_FILES_MAX * sizeof(int))];
     struct weft_answer head;
     uint8_t body[512];
     struct iovec parts[] = { { &head, sizeof head }, { body, sizeof body } };
@@ -84,20 +85,34 @@ static int hear(int socket, struct call *call) {
             if (got < call->count) call->files[got++] = file;
             else close(file);
         }
-    if (head.status) {
-        memcpy(sentence, body, n < WEFT_SENTENCE_BYTES_MAX ? (size_t)n : WEFT_SENTENCE_BYTES_MAX);
-        weft_log("%s (%s)", sentence, strerror(head.status));
-    } else if ((size_t)n != call->answer_size || got != call->count) head.status = EPROTO;
+    memset(sentence, 0, WEFT_SENTENCE_BYTES_MAX + 1);
+    if (head.status) memcpy(sentence, body, n < WEFT_SENTENCE_BYTES_MAX ? (size_t)n : WEFT_SENTENCE_BYTES_MAX);
+    else if ((size_t)n != call->answer_size || got != call->count) head.status = EPROTO;
     else if (n) memcpy(call->answer, body, n);
     while (head.status && got) close(call->files[--got]);
     return head.status;
 }
 
+/* A process that shares the connection was killed during a call, whose answer may still come: receive up to the answer
+ * of a call that fails in a way of no other one. */
+static void skip_answers(struct context *c) {
+    struct weft_destroy none = { .kind = WEFT_KIND_PD, .handle = UINT32_MAX };
+    struct call marker = { .opcode = WEFT_DESTROY, .body = &none, .size = sizeof none };
+    char sentence[WEFT_SENTENCE_BYTES_MAX + 1];
+    int error = tell(c->socket, &marker);
+    while (!error && !(hear(c->socket, &marker, sentence) == EIO && !*sentence) && !strstr(sentence, "4294967295")) continue;
+}
+
 /* Make one call; return 0 or an error number. */
 int weft_call(struct context *c, struct call call) {
-    pthread_mutex_lock(&c->lock);
+    char sentence[WEFT_SENTENCE_BYTES_MAX + 1] = "";
+    if (pthread_mutex_lock(&c->lock) == EOWNERDEAD) {
+        pthread_mutex_consistent(&c->lock);
+        skip_answers(c);
+    }
     int error = tell(c->socket, &call);
-    if (!error) error = hear(c->socket, &call);
+    if (!error) error = hear(c->socket, &call, sentence);
+    if (error) weft_log("%s (%s)", sentence, strerror(error));
     pthread_mutex_unlock(&c->lock);
     if (error) errno = error;      /* as the system call of another provider sets it: programs print it */
     return error;

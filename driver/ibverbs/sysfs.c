@@ -16,14 +16,17 @@
 
 /* Return the folder, or NULL. */
 static const char *tree(void) {
+    static char whole[PATH_MAX]; /* no memory of the heap: a handler of a signal may open a file */
     static const char *found;
     if (LOAD(found)) return found;
     const char *socket = weft_path();
     size_t length = strlen(socket);
-    char path[VIEW_BYTES];
+    char path[VIEW_BYTES], resolved[PATH_MAX];
     if (length < 5 || length >= sizeof path || strcmp(socket + length - 5, ".sock")) return NULL;
     snprintf(path, sizeof path, "%.*s.sys", (int)length - 5, socket);
-    STORE(found, NEXT(realpath)(path, NULL));
+    if (!NEXT(realpath)(path, resolved)) return NULL;
+    memcpy(whole, resolved, sizeof whole); /* the same in each thread */
+    STORE(found, whole);
     return found;
 }
 

@@ -1,8 +1,6 @@
 """Activity of a served program, as far as the daemon can observe it: it decides when simulated time advances."""
 
 import enum
-import socket
-import struct
 import time
 from pathlib import Path
 
@@ -10,7 +8,6 @@ from .client import CLOCK, NOTIFIED, POSTED, WAITED, WAITING
 
 SILENCE_NS = 1_000_000      # inactivity after which the program polls memory or waits for others
 AHEAD_NS_MAX = 10**10       # limit of a program's own clock ahead of the session; later values are not trusted
-_CREDENTIALS = struct.Struct("3i")
 
 
 class State(enum.Enum):
@@ -20,12 +17,6 @@ class State(enum.Enum):
     WAITS = enum.auto()     # waits in the library for a report of the daemon
     SPINS = enum.auto()     # computes, or polls memory
     AWAY = enum.auto()      # waits for an event outside the daemon: another program, a person
-
-
-def process_of(client):
-    """Return the process number of a client, or 0 if it is in another PID name space."""
-    credentials = client.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return _CREDENTIALS.unpack(credentials)[0]
 
 
 def _processor_ns(process):

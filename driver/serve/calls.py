@@ -17,6 +17,7 @@ from ..verbs.qp import QPAttr, QPCap, QPInitAttr
 from ..verbs.srq import SrqAttr, SrqInitAttr
 from .client import EventPipe
 from .completion_queue import CQE_LEAST
+from .process import owner_of
 from .program_memory import Place, ProgramMemory
 from .quota import ResourceKind
 from .ring import Violation
@@ -74,7 +75,8 @@ def share(client, _request, _tail, files):
         raise Violation(f"{len(files)} files where one is shared")
     amounts = {ResourceKind.DESCRIPTORS: 1}
     client.account.check(amounts)
-    memory = ProgramMemory(files[0], client.memory_ended, client.account)
+    memory = ProgramMemory(files[0], client.memory_ended, client.account,
+                           owner_of(files[0], client.socket))
     return {"handle": client.add(Kind.MEMORY, memory, amounts)}, []
 
 

@@ -284,6 +284,11 @@ class Client:
         if not any(memory.exists for memory in self.objects[Kind.MEMORY].values()):
             self.violated = self.violated or Ended("it has ended")
 
+    def blocks(self, ended):
+        """Note, in another thread, that an access to the program's memory does not end; ``ended``: it was killed."""
+        what = "it was killed" if ended else "it cannot be killed: end it, or this daemon"
+        self.violated = self.violated or Violation(f"an access to its memory does not end; {what}")
+
     def fall_asleep(self):
         """Request doorbells, because the daemon is about to sleep."""
         self.bell[ASLEEP] = 1

@@ -35,6 +35,8 @@ class ProgramMemory:
         Called when the address space does not exist any more: the program has ended or called ``exec``.
     account : Account or None
         Pays for the pages of regions: once for each page, like pinned memory, however many regions have it.
+    process : int
+        Number of the process, or 0; see :func:`~weft.driver.serve.process.owner_of`.
 
     Attributes
     ----------
@@ -47,10 +49,10 @@ class ProgramMemory:
         If the file is another one.
     """
 
-    def __init__(self, file, ended=lambda: None, account=None):
+    def __init__(self, file, ended=lambda: None, account=None, process=0):
         _check(file)
         self._file, self._ended, self.users = os.dup(file), ended, 0
-        self._account, self._pinned = account, Coverage()
+        self._account, self._pinned, self.process = account, Coverage(), process
 
     def pin(self, address, size):
         """Count the pages of a region.

@@ -14,9 +14,10 @@ import functools
 import os
 import time
 
-from .activity import AHEAD_NS_MAX, Program, State, process_of
+from .activity import AHEAD_NS_MAX, Program, State
 from .clock_page import ClockPage
 from .daemon import Daemon
+from .process import credentials_of
 from .shared_memory import fence
 
 START_NS = 1_000                          # of the session: 0 means no time
@@ -90,7 +91,7 @@ class SimulatedDaemon(Daemon):
         for file in set(self.clients) - before:
             client = self.clients[file]
             client.before = self._show
-            process = process_of(client)
+            process = credentials_of(client.socket)[0]
             program = self.programs.setdefault(process or -file, Program(process))
             program.clients.append(client)
             self.programs = dict(sorted(self.programs.items(), key=lambda item: item[1].clients[0].name))

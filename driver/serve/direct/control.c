@@ -30,13 +30,9 @@ static int watch(struct fabric *fabric, int file) {
 PUBLIC struct fabric *weft_direct_start(int news, uint64_t spin_ns) {
     struct fabric *fabric = calloc(1, sizeof *fabric);
     if (!fabric) return NULL;
-    pthread_mutex_init(&fabric->lock, NULL);
-    fabric->news = news;
-    fabric->spin_ns = spin_ns;
-    fabric->active_end = &fabric->active;
-    fabric->kick = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    fabric->epoll = epoll_create1(EPOLL_CLOEXEC);
-    fabric->bounce = aligned_alloc(4096, 64 << 10);
+    *fabric = (struct fabric){ .lock = PTHREAD_MUTEX_INITIALIZER, .news = news, .spin_ns = spin_ns,
+        .active_end = &fabric->active, .kick = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC),
+        .epoll = epoll_create1(EPOLL_CLOEXEC), .bounce = aligned_alloc(4096, 64 << 10) };
     if (!fabric->bounce || !watch(fabric, fabric->kick) || pthread_create(&fabric->thread, NULL, run, fabric)) {
         close(fabric->kick);
         close(fabric->epoll);
@@ -75,6 +71,13 @@ PUBLIC size_t weft_direct_notices(struct fabric *fabric, struct notice *to, size
     memmove(fabric->notices, fabric->notices + count, fabric->notice_count * sizeof *to);
     pthread_mutex_unlock(&fabric->lock);
     return count;
+}
+
+/* Return the number of a copy that has begun and not ended, or 0. It may block: this function takes no lock. */
+PUBLIC uint64_t weft_direct_copying(const struct fabric *fabric, uint64_t *tag) {
+    uint64_t number = LOAD(fabric->copies);
+    *tag = fabric->copies_of;
+    return number & 1 ? number : 0;
 }
 
 /* The functions below are called with the lock. Those that create return NULL without memory. */
@@ -142,11 +145,9 @@ PUBLIC void weft_direct_client_close(struct client *client) {
 
 PUBLIC const char *weft_direct_why(const struct client *client) { return client->why; }
 
-/* --------------------------------------------------------------------------------------------------------- memory */
-
 /* Set the region of an index; return 0 without memory. */
 PUBLIC int weft_direct_region(struct client *client, uint32_t index, uint32_t lkey, uint32_t rkey, uint32_t pd,
-                              uint32_t access, uint64_t va, uint64_t length, uint64_t offset, int file) {
+                              uint32_t access, uint64_t va, uint64_t length, uint64_t offset, int file, int process) {
     struct host *host = client->host;
     host->fabric->window.qp = host->fabric->merged.qp = NULL;
     if (index >= host->region_count) {
@@ -158,12 +159,10 @@ PUBLIC int weft_direct_region(struct client *client, uint32_t index, uint32_t lk
         host->region_count = count;
     }
     if (!host->regions[index] && !(host->regions[index] = malloc(sizeof(struct region)))) return 0;
-    *host->regions[index] = (struct region){ .client = client, .file = file, .index = index, .lkey = lkey,
-        .rkey = rkey, .pd = pd, .access = access, .va = va, .length = length, .offset = offset };
+    *host->regions[index] = (struct region){ .client = client, .file = file, .process = process, .index = index,
+        .lkey = lkey, .rkey = rkey, .pd = pd, .access = access, .va = va, .length = length, .offset = offset };
     return 1;
 }
-
-/* ---------------------------------------------------------------------------------------------------------- queues */
 
 static struct ring ring_of(void *at, uint32_t slots, uint32_t slot_bytes) {
     struct weft_ring *head = at;
@@ -209,8 +208,6 @@ PUBLIC uint32_t weft_direct_srq_limit(const struct receives *srq) { return srq->
 PUBLIC void weft_direct_srq_set_limit(struct receives *srq, uint32_t limit) { srq->limit = limit; }
 PUBLIC void weft_direct_srq_close(struct receives *srq) { free(srq); }
 
-/* ------------------------------------------------------------------------------------------------------------- QPs */
-
 /* Return a QP in RESET; without an `srq` it has the ring `receives`. `payload_max` is 0 for RC. */
 PUBLIC struct qp *weft_direct_qp(struct client *client, uint64_t tag, uint32_t number, uint32_t pd, struct cq *send_cq,
                                  struct cq *recv_cq, struct receives *srq, uint32_t max_send_wr, uint32_t max_send_sge,
@@ -220,17 +217,9 @@ PUBLIC struct qp *weft_direct_qp(struct client *client, uint64_t tag, uint32_t n
     struct qp *qp = max_send_sge <= SGES_MAX && max_recv_sge <= SGES_MAX && max_inline <= INLINE_MAX
                     && payload_max <= DATAGRAM_MAX && !*place ? calloc(1, sizeof *qp) : NULL;
     if (!qp) return NULL;
-    qp->client = client;
-    qp->tag = tag;
-    qp->number = number;
-    qp->pd = pd;
-    qp->send_cq = send_cq;
-    qp->recv_cq = recv_cq;
-    qp->max_send_wr = max_send_wr;
-    qp->max_send_sge = max_send_sge;
-    qp->max_inline = max_inline;
-    qp->payload_max = payload_max;
-    qp->own = (struct receives){ .client = client, .sges = max_recv_sge };
+    *qp = (struct qp){ .client = client, .tag = tag, .number = number, .pd = pd, .send_cq = send_cq, .recv_cq = recv_cq,
+                       .max_send_wr = max_send_wr, .max_send_sge = max_send_sge, .max_inline = max_inline,
+                       .payload_max = payload_max, .own = { .client = client, .sges = max_recv_sge } };
     qp->receives = srq ? srq : &qp->own;
     *place = qp;
     return qp;

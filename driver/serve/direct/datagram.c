@@ -37,14 +37,11 @@ static void write_grh(uint8_t *to, const struct qp *from, const struct request *
     size_t data = (r->local.length + 3) / 4 * 4, imm = r->opcode == IBV_WR_SEND_WITH_IMM ? IMM : 0;
     size_t length = IPV4_BYTES + AFTER_IPV4 + imm + data + ICRC;
     uint32_t source = htonl(from->client->host->ip), destination = htonl(ip), sum = 0;
-    memset(to, 0, GRH);
+    /* Version and length of the header; total length; do not fragment; time to live; UDP. */
+    const uint8_t first[] = { 0x45, 0, (uint8_t)(length >> 8), (uint8_t)length, 0, 0, 0x40, 0, 64, 17 };
     uint8_t *ipv4 = to + IPV4_AT;
-    ipv4[0] = 0x45;                   /* version, header of 5 words */
-    ipv4[2] = (uint8_t)(length >> 8);
-    ipv4[3] = (uint8_t)length;
-    ipv4[6] = 0x40;                   /* do not fragment */
-    ipv4[8] = 64;                     /* time to live */
-    ipv4[9] = 17;                     /* UDP */
+    memset(to, 0, GRH);
+    memcpy(ipv4, first, sizeof first);
     memcpy(ipv4 + 12, &source, sizeof source);
     memcpy(ipv4 + 16, &destination, sizeof destination);
     for (int n = 0; n < IPV4_BYTES; n += 2) sum += (uint32_t)(ipv4[n] << 8 | ipv4[n + 1]);
@@ -66,7 +63,7 @@ static void receive(struct qp *qp, const struct qp *from, const struct request *
     struct weft_wc_slot wc = { .wr_id = wr_id, .opcode = IBV_WC_RECV, .qp_num = qp->number };
     struct host *host = qp->client->host;
     if (!parts_allowed(host, qp->pd, &parts, length, IBV_ACCESS_LOCAL_WRITE)
-        || scatter(host, qp->pd, &parts, 0, message, length) != DONE) {
+        || copy_list(host, qp->pd, &parts, 0, message, length, 1) != DONE) {
         wc.status = IBV_WC_LOC_PROT_ERR;
         push(qp->recv_cq, &wc, 0);
         fail(qp, IBV_WC_WR_FLUSH_ERR);
@@ -97,7 +94,7 @@ enum ibv_wc_status send_datagram(struct qp *qp, struct request *r) {
     if (r->inline_length) memcpy(data, r->inlined, length);
     else if (length && (ahead = read_ahead(qp, r))) memcpy(data, ahead, length);
     else {
-        enum access found = gather(own, qp->pd, &r->local, 0, data, length);
+        enum access found = copy_list(own, qp->pd, &r->local, 0, data, length, 0);
         if (found != DONE) return found == DENIED ? IBV_WC_LOC_PROT_ERR : IBV_WC_LOC_QP_OP_ERR;
     }
     write_grh(message, qp, r, ip);

@@ -70,6 +70,7 @@ struct fabric {
     struct notice *notices;
     size_t notice_count, notice_room;
     uint8_t *bounce;
+    uint64_t copies, copies_of; /* begins and ends of copies, and the client of the last one */
     struct window window;
     struct merged merged;
 };
@@ -111,6 +112,7 @@ struct client {
 struct region {
     struct client *client;
     int file, gone;
+    int process; /* number of the process that has `file`, 0 if others may have it */
     uint32_t index, lkey, rkey, pd, access;
     uint64_t va, length, offset;
 };
@@ -216,16 +218,14 @@ struct region *region_at(struct host *host, int local, uint32_t pd, uint64_t va,
                          uint32_t need);
 int parts_allowed(struct host *host, uint32_t pd, const struct parts *parts, uint64_t length, uint32_t need);
 enum access { DONE, DENIED, FAULT };
-enum access read_at(struct region *region, uint64_t va, void *to, size_t length);
-void write_at(struct region *region, uint64_t va, const void *from, size_t length);
-enum access gather(struct host *host, uint32_t pd, const struct parts *parts, uint64_t at, uint8_t *to, size_t length);
-enum access scatter(struct host *host, uint32_t pd, const struct parts *parts, uint64_t at, const uint8_t *from,
-                    size_t length);
+enum access copy_range(struct region *region, uint64_t va, const void *data, size_t length, int writes);
+enum access copy_list(struct host *host, uint32_t pd, const struct parts *parts, uint64_t at, const void *data,
+                      size_t length, int writes);
 
 /* execute.c */
 enum turn { IDLE, AGAIN, STALLED };
 enum turn execute(struct qp *qp, size_t *budget);
-void fail(struct qp *qp, enum ibv_wc_status status);
+int fail(struct qp *qp, enum ibv_wc_status status);
 void enter_error(struct qp *qp);
 enum turn flush(struct qp *qp);
 void drained(struct qp *qp);

@@ -7,6 +7,7 @@ import os
 import threading
 
 from ...terms.errors import OutOfResources
+from ..process import CopyWatch
 
 _NOTICES = 1024      # that are handed over at once: a program may cause them without end
 _PTR, _INT, _U32, _U64 = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_uint64
@@ -33,8 +34,9 @@ _FUNCTIONS = {
     "start": (_PTR, _INT, _U64), "stop": (None, _PTR), "lock": (None, _PTR), "unlock": (None, _PTR),
     "notices": (ctypes.c_size_t, _PTR, _PTR, ctypes.c_size_t),
     "host": (_PTR, _PTR, _U32, _U32), "client": (_PTR, _PTR, _U64, _PTR, _INT, _INT), "client_close": (None, _PTR),
-    "traffic": (None, _PTR, _PTR), "why": (ctypes.c_char_p, _PTR),
-    "region": (_INT, _PTR, _U32, _U32, _U32, _U32, _U32, _U64, _U64, _U64, _INT), "region_close": (None, _PTR, _U32),
+    "copying": (_U64, _PTR, ctypes.POINTER(_U64)), "traffic": (None, _PTR, _PTR), "why": (ctypes.c_char_p, _PTR),
+    "region": (_INT, _PTR, _U32, _U32, _U32, _U32, _U32, _U64, _U64, _U64, _INT, _INT),
+    "region_close": (None, _PTR, _U32),
     "cq": (_PTR, _PTR, _U64, _U64, _INT, _PTR, _U32, _U32), "cq_ring": (None, _PTR, _PTR, _U32, _U32, _U32),
     "cq_own": (_U32, _PTR), "cq_overrun": (_INT, _PTR), "cq_close": (None, _PTR),
     "srq": (_PTR, _PTR, _U64, _U32, _PTR, _U32, _U32), "srq_ring": (None, _PTR, _PTR, _U32, _U32),
@@ -92,6 +94,7 @@ class Engine:
             raise OutOfResources("no memory or descriptor is left for the direct back end")
         self._mutex, self._depth = threading.RLock(), 0
         self._notices = (Notice * _NOTICES)()
+        self._watch = CopyWatch(self._copying)
 
     @contextlib.contextmanager
     def held(self):
@@ -118,6 +121,13 @@ class Engine:
         if not made:
             raise OutOfResources(f"no memory is left for another {name} of the direct back end")
         return made
+
+    def _copying(self):
+        """Return the number of the copy that takes place and its client, or None. A blocked thread has the lock."""
+        tag = _U64()
+        number = self._functions["copying"](self._fabric, tag)
+        client = self.objects.get(tag.value) if number else None
+        return client and (number, client)
 
     def tag(self, recipient):
         """Return a number for the notices to an object."""
@@ -156,6 +166,7 @@ class Engine:
     def close(self):
         """End the thread, after all objects."""
         self._counts = self.counts
+        self._watch.close()
         self._functions["stop"](self._fabric)
         self._fabric = None
         os.close(self.news)

@@ -1,7 +1,7 @@
 /* Execution of send requests: the checks of both cards, the copy, the completions, and the errors. */
 #include "direct.h"
 
-enum { PIECE = 32 << 10 }; /* bytes copied at once: the bounce buffer stays in the cache */
+enum { PIECE = 64 << 10 }; /* bytes copied at once: the bounce buffer stays in the cache */
 enum { FLUSHED = 64 }; /* requests in one step */
 enum { LOOK_NS = 100000 }; /* until the next look at a completion queue that the program may have polled */
 enum { SMALL = 1024, MANY = 4 }; /* bytes of requests whose data is read ahead, if this number is posted */
@@ -17,8 +17,6 @@ static int has_imm(const struct request *r) {
     return r->opcode == IBV_WR_SEND_WITH_IMM || r->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 }
 static int consumes(const struct request *r) { return is_send(r) || r->opcode == IBV_WR_RDMA_WRITE_WITH_IMM; }
-
-/* ---------------------------------------------------------------------------------------------------- completions */
 
 /* Retire the oldest send request, and complete it. */
 static void complete_send(struct qp *qp, enum ibv_wc_status status) {
@@ -82,18 +80,19 @@ void enter_error(struct qp *qp) {
     activate(qp);
 }
 
-/* Move a QP to ERR: its oldest request completes with a status, all others are flushed. */
-static void fail_with(struct qp *qp, enum ibv_wc_status status, enum ibv_wc_status of_receive) {
-    if (qp->error) return;
+/* Move a QP to ERR: its oldest request completes with a status, all others are flushed. Return 0. */
+static int fail_with(struct qp *qp, enum ibv_wc_status status, enum ibv_wc_status of_receive) {
+    if (qp->error) return 0;
     enter_error(qp);
     qp->of_receive = of_receive;
     if (!qp->busy && ring_filled(&qp->sends, qp->client)) qp->busy = take_send(qp, &qp->now);
     if (qp->busy) complete_send(qp, status);
     flush(qp);
     report_news(qp->client);
+    return 0;
 }
 
-void fail(struct qp *qp, enum ibv_wc_status status) { fail_with(qp, status, IBV_WC_WR_FLUSH_ERR); }
+int fail(struct qp *qp, enum ibv_wc_status status) { return fail_with(qp, status, IBV_WC_WR_FLUSH_ERR); }
 
 /* End a drain: no request is begun and not complete. */
 void drained(struct qp *qp) {
@@ -101,8 +100,6 @@ void drained(struct qp *qp) {
     qp->draining = 0;
     if (qp->notify_drained) notice(qp->client->host->fabric, qp->tag, OF_QP, IBV_EVENT_SQ_DRAINED);
 }
-
-/* ---------------------------------------------------------------------------------------------------------- checks */
 
 /* Return the status of a request that its own card refuses, or success. */
 static enum ibv_wc_status check(const struct qp *qp, const struct request *r) {
@@ -134,6 +131,13 @@ static uint32_t needed(const struct request *r) {
 
 static struct region *remote_of(const struct qp *peer, const struct request *r, uint64_t at, uint64_t length) {
     return region_at(peer->client->host, 0, peer->pd, r->remote_addr + at, length, r->rkey, needed(r));
+}
+
+/* Return true if a request is for data of a program that has ended: the daemon does not know it yet. */
+static int has_ended(const struct qp *peer, const struct request *r) {
+    const struct region *region = r->opcode < IBV_WR_RDMA_READ || !r->local.length ? NULL
+                                  : remote_of(peer, r, 0, r->local.length);
+    return region && region->gone;
 }
 
 enum verdict { REJECTED, ADMITTED, NOT_READY };
@@ -171,8 +175,6 @@ static enum verdict admit(struct qp *qp, struct qp *peer, struct request *r) {
     return ADMITTED;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ data */
-
 /* Return the data of a small request if it was read together with that of another one, or can be: a program does not
  * change it from the post to the completion. NULL: it has to be read alone. */
 const uint8_t *read_ahead(struct qp *qp, const struct request *r) {
@@ -187,7 +189,7 @@ const uint8_t *read_ahead(struct qp *qp, const struct request *r) {
         uint64_t to_page = WINDOW - part->va % WINDOW, to_end = region->va + region->length - part->va;
         size_t length = to_page < to_end ? to_page : to_end;
         window->qp = NULL;
-        if (posted < MANY || length < 2 * part->length || read_at(region, part->va, window->data, length) != DONE)
+        if (posted < MANY || length < 2 * part->length || copy_range(region, part->va, window->data, length, 0) != DONE)
             return NULL;
         window->qp = qp;
         window->region = region;
@@ -213,14 +215,14 @@ static int merge(struct qp *qp, struct qp *peer, const struct request *r) {
     while (count < posted && (count + 1) * part->length <= PIECE && continues(qp, r, count)) count++;
     uint64_t length = (uint64_t)count * part->length;
     struct region *from = region_at(own, 1, qp->pd, part->va, length, part->key, 0), *to = remote_of(peer, r, 0, length);
-    if (count == 1 || !from || !to || read_at(from, part->va, own->fabric->bounce, length) != DONE) return 0;
-    write_at(to, r->remote_addr, own->fabric->bounce, length);
+    if (count == 1 || !from || !to || copy_range(from, part->va, own->fabric->bounce, length, 0) != DONE) return 0;
+    copy_range(to, r->remote_addr, own->fabric->bounce, length, 1);
     *last = (struct merged){ .qp = qp, .first = qp->sends.own, .until = qp->sends.own + count, .length = part->length,
                              .lkey = part->key, .rkey = r->rkey, .local = part->va, .remote = r->remote_addr };
     return 1;
 }
 
-/* Copy the next bytes of a request; return 0 if that failed, and both QPs know. */
+/* Copy the next bytes of a request; return 0 if that failed, and both QPs know, or if the peer has ended. */
 static int copy(struct qp *qp, struct qp *peer, struct request *r, size_t length) {
     struct host *own = qp->client->host, *other = peer->client->host;
     const uint8_t *data = own->fabric->bounce, *ahead;
@@ -231,49 +233,40 @@ static int copy(struct qp *qp, struct qp *peer, struct request *r, size_t length
     if (r->opcode == IBV_WR_RDMA_WRITE && r->local.count == 1 && length <= SMALL && merge(qp, peer, r)) return 1;
     if (r->opcode == IBV_WR_RDMA_READ) {
         own->fabric->window.qp = NULL;
-        if (read_at(remote, r->remote_addr + r->done, bounce, length) != DONE) {
+        if (copy_range(remote, r->remote_addr + r->done, bounce, length, 0) != DONE) {
+            if (remote->gone) return 0;
             fail(peer, IBV_WC_LOC_QP_OP_ERR);
-            fail(qp, IBV_WC_REM_OP_ERR);
-            return 0;
+            return fail(qp, IBV_WC_REM_OP_ERR);
         }
-        if (scatter(own, qp->pd, &r->local, r->done, data, length) == DONE) return 1;
-        fail(qp, IBV_WC_LOC_PROT_ERR);
-        return 0;
+        return copy_list(own, qp->pd, &r->local, r->done, data, length, 1) == DONE || fail(qp, IBV_WC_LOC_PROT_ERR);
     }
     if (r->inline_length) data = r->inlined + r->done;
     else if ((ahead = read_ahead(qp, r))) data = ahead;
     else {
-        enum access found = gather(own, qp->pd, &r->local, r->done, bounce, length);
-        if (found != DONE) {
-            fail(qp, found == DENIED ? IBV_WC_LOC_PROT_ERR : IBV_WC_LOC_QP_OP_ERR);
-            return 0;
-        }
+        enum access found = copy_list(own, qp->pd, &r->local, r->done, bounce, length, 0);
+        if (found != DONE) return fail(qp, found == DENIED ? IBV_WC_LOC_PROT_ERR : IBV_WC_LOC_QP_OP_ERR);
     }
-    if (remote) write_at(remote, r->remote_addr + r->done, data, length);
-    else if (scatter(other, peer->pd, &peer->receive, r->done, data, length) != DONE)
+    if (remote) copy_range(remote, r->remote_addr + r->done, data, length, 1);
+    else if (copy_list(other, peer->pd, &peer->receive, r->done, data, length, 1) != DONE)
         return reject(qp, peer, IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR);
     return 1;
 }
 
-/* Execute an atomic; return 0 if it failed, and both QPs know. */
+/* Execute an atomic; return 0 as copy() does. */
 static int modify(struct qp *qp, struct qp *peer, struct request *r) {
     struct region *remote = remote_of(peer, r, 0, sizeof(uint64_t));
     uint64_t old, new;
     qp->client->host->fabric->window.qp = NULL;
-    if (!remote || read_at(remote, r->remote_addr, &old, sizeof old) != DONE)
-        return reject(qp, peer, IBV_WC_REM_ACCESS_ERR, IBV_WC_WR_FLUSH_ERR);
+    if (!remote || copy_range(remote, r->remote_addr, &old, sizeof old, 0) != DONE)
+        return remote && remote->gone ? 0 : (int)reject(qp, peer, IBV_WC_REM_ACCESS_ERR, IBV_WC_WR_FLUSH_ERR);
     if (r->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) new = old + r->compare_add;
     else new = old == r->compare_add ? r->swap : old;
-    write_at(remote, r->remote_addr, &new, sizeof new);
-    if (scatter(qp->client->host, qp->pd, &r->local, 0, (const uint8_t *)&old, sizeof old) != DONE) {
-        fail(qp, IBV_WC_LOC_PROT_ERR);
-        return 0;
-    }
+    copy_range(remote, r->remote_addr, &new, sizeof new, 1);
+    if (copy_list(qp->client->host, qp->pd, &r->local, 0, &old, sizeof old, 1) != DONE)
+        return fail(qp, IBV_WC_LOC_PROT_ERR);
     r->done = sizeof old;
     return 1;
 }
-
-/* -------------------------------------------------------------------------------------------------------- requests */
 
 /* Wait for the peer, or for a receive request of it. Return IDLE if the time is over, and the request has failed. */
 static enum turn wait_for(struct qp *qp, struct qp *peer) {
@@ -338,7 +331,7 @@ static enum turn step(struct qp *qp, size_t *budget) {
         r->checked = 1;
     }
     struct qp *peer = peer_of(qp);
-    if (!peer) return wait_for(qp, NULL);
+    if (!peer || has_ended(peer, r)) return wait_for(qp, NULL);
     if (!r->admitted || !peer->heard) { /* the latter: the peer was reset during the message */
         r->done = 0;
         enum verdict verdict = admit(qp, peer, r);
@@ -348,10 +341,10 @@ static enum turn step(struct qp *qp, size_t *budget) {
     }
     qp->waiting = NOT_WAITING;
     if (is_atomic(r)) {
-        if (!modify(qp, peer, r)) return IDLE;
+        if (!modify(qp, peer, r)) return qp->error ? IDLE : AGAIN;
     } else if (r->done < r->local.length) {
         size_t left = r->local.length - r->done, length = left < PIECE ? left : PIECE;
-        if (!copy(qp, peer, r, length)) return IDLE;
+        if (!copy(qp, peer, r, length)) return qp->error ? IDLE : AGAIN;
         r->done += length;
         *budget -= length < *budget ? length : *budget;
         if (length < left) return AGAIN;
@@ -378,11 +371,11 @@ enum turn execute(struct qp *qp, size_t *budget) {
         *budget -= *budget < 1024 ? *budget : 1024; /* a request counts as the copy of 1 KiB */
         turn = step(qp, budget);
     }
+    struct qp *peer = peer_host ? peer_host->qps[qp->attr.peer_qpn & peer_host->qp_mask] : NULL;
+    if (peer) report_news(peer->client); /* first: it may wait for the message, this one for its end alone */
     report_news(qp->client);
     if (qp->payload_max)
         for (struct client *client = qp->client->host->fabric->clients; client; client = client->next)
             report_news(client);
-    struct qp *peer = peer_host ? peer_host->qps[qp->attr.peer_qpn & peer_host->qp_mask] : NULL;
-    if (peer) report_news(peer->client);
     return qp->client->dead ? IDLE : turn;
 }

@@ -50,7 +50,7 @@ class DirectMR(ServedMR):
         client, place = self.context.client, self.buffer
         if not client.engine.call("region", client.address, self.index, self.lkey, self.rkey, self.pd.handle,
                                   int(self.access), self.buf, self.length, (place.address - place.va) % (1 << 64),
-                                  place.memory.fileno()):
+                                  place.memory.fileno(), place.memory.process):
             raise OutOfResources("no memory is left for another region")
         self.installed = True
 

@@ -57,8 +57,6 @@ void ring_took(struct ring *ring) {
     STORE(ring->head->done, ring->own);
 }
 
-/* ------------------------------------------------------------------------------------------------ work requests */
-
 static void take_sges(struct parts *parts, const void *from, uint32_t count) {
     struct weft_sge_slot sges[SGES_MAX];
     memcpy(sges, from, count * sizeof *sges);
@@ -164,8 +162,6 @@ int take_receive(struct receives *receives, uint64_t *wr_id, struct parts *parts
     if (filled) took_receive(receives, filled);
     return filled > 0;
 }
-
-/* -------------------------------------------------------------------------------------------------- completions */
 
 static void signal_cq(struct cq *cq, uint32_t armed) {
     struct weft_comp_event event = { .user = cq->user };

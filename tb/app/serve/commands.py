@@ -40,7 +40,7 @@ class Clear:
 
     rule: Annotated[int | None, Setting("Number of the only rule to remove.", least=1, most=COUNT_MAX)] = None
     seed: Annotated[str | None, Setting("Seed of every random choice of the links from now on; any text.",
-                                        metavar="TEXT", default_text="the same")] = None
+                                        metavar="TEXT", default_text="the same", encoded=True)] = None
 
     def __post_init__(self) -> None:
         check(self)

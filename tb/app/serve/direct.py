@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from weft.driver.ibverbs.build import DIRECT, build
@@ -14,11 +15,19 @@ from weft.tb.app.serve.functional import FunctionalBackend
 
 
 class DirectBackend(FunctionalBackend):
-    """Functional cards for connection management alone; compiled code executes the requests of the programs."""
+    """Functional cards for connection management alone; compiled code executes the requests of the programs.
 
-    def __init__(self, hosts: Sequence[str], **options: Any) -> None:
+    Parameters
+    ----------
+    hosts, **options
+        See :class:`~weft.tb.app.serve.functional.FunctionalBackend`.
+    library
+        libibverbs as it is built; the default builds it if necessary.
+    """
+
+    def __init__(self, hosts: Sequence[str], *, library: Path | None = None, **options: Any) -> None:
         super().__init__(hosts, **options)
-        self.engine = Engine(build(LIBRARY_FOLDER).with_name(DIRECT))
+        self.engine = Engine((library or build(LIBRARY_FOLDER)).with_name(DIRECT))
         self.files = [*self.files, self.engine.news]
         for context, name in zip(self.contexts, self.hosts.values(), strict=True):
             self.engine.add_host(name, context.ip, context.qps.size)

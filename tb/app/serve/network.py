@@ -34,8 +34,7 @@ def enter(folder: Path, host: str) -> None:
     ------
     NoNetwork
     """
-    names = {tree.stem: str(IPv6Address(gid.read_text().strip()).ipv4_mapped)
-             for tree in sorted(folder.glob("*.sys")) for gid in tree.glob(GIDS)}
+    names = names_below(folder)
     try:
         with (folder / "network").open("a+") as note, (folder / "network.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)      # one program at a time looks for the holder
@@ -51,6 +50,24 @@ def enter(folder: Path, host: str) -> None:
         commands = [*(f"ip address add {ip}/32 dev lo" for ip in names.values()), f"printf '{lines}' >> {HOSTS}"]
         raise NoNetwork(f"this system permits no network namespace ({problem}); run as root: {' && '.join(commands)}; "
                         "then run the program without --network") from None
+
+
+def names_below(folder: Path) -> dict[str, str]:
+    """Return the addresses of the hosts that a daemon serves below ``folder``, by name.
+
+    A daemon that was killed leaves the files of its hosts, and sockets at which no process listens.
+    """
+    return {tree.stem: str(IPv6Address(gid.read_text().strip()).ipv4_mapped) for tree in sorted(folder.glob("*.sys"))
+            if _is_served(tree.with_suffix(".sock")) for gid in tree.glob(GIDS)}
+
+
+def _is_served(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        try:
+            connection.connect(str(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+        return True
 
 
 def _call(name: str, *arguments: object) -> None:

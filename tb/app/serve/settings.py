@@ -92,7 +92,8 @@ class HostSettings(LinkSettings):
 
     hosts: Annotated[Sequence[str], Setting("Names of the hosts, with commas between.", read=_hosts, metavar="NAMES",
                                    default_text="a,b")] = ("a", "b")
-    seed: Annotated[str, Setting("Seed of every random choice of link and cards; any text.", metavar="TEXT")] = "1"
+    seed: Annotated[str, Setting("Seed of every random choice of link and cards; any text.", metavar="TEXT",
+                                  encoded=True)] = "1"
     folder: Annotated[str, Setting("Folder of the sockets.", metavar="PATH")] = str(FOLDER)
 
     def socket(self, host: str) -> Path:

@@ -11,12 +11,14 @@ from weft.driver.ibverbs.build import build
 from weft.tb.app.serve.environment import LIBRARY_FOLDER
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.progress import report_progress
+from weft.tb.verify.bench.fairness import jain
 from weft.tb.verify.programs.c_program import compiled
+from weft.tb.verify.programs.figures import printed
 from weft.tb.verify.programs.programs import MESSAGES, TABLE
 from weft.tb.verify.programs.run import PASSED, one
 from weft.tb.verify.programs.session import serving
 
-PORT, RUNS, SECONDS = 19300, 3, 1
+PORT, RUNS, SECONDS, QPS, REGIONS = 19300, 3, 1, 16, 5000
 MB_PER_MIB = (1 << 20) / 1e6
 SIZE = ("-s", "65536", "-n", "20000")
 SMALL = ("-s", "64", "-n", "400000")
@@ -27,25 +29,41 @@ RATES, LATENCIES = ("ib_write_bw", "ib_read_bw", "ib_send_bw"), ("ib_write_lat",
 def measure(progress):
     library, found = build(LIBRARY_FOLDER), []
     with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder, serving("--backend", "direct") as session:
-        speed = compiled("speed", folder, library)
+        speed, shares, regions, spins = (compiled(name, folder, library)
+                                         for name in ("speed", "shares", "regions", "post_poll"))
         for run in range(RUNS):
             report_progress(progress, "programs, memcpy and TCP", run, RUNS)
             found.append(measured(session, speed, PORT + 10 * run))
-    return rows({name: median(run[name] for run in found) for name in found[0]})
+        more = further(session, shares, regions, spins)
+    return rows({name: median(run[name] for run in found) for name in found[0]}) + more
 
 
 def measured(session, speed, port):
     """Return figures by name: rates in MB/s, round trip and latencies in µs, ``messages`` in millions a second."""
-    ended = session.run("a", str(speed), str(SECONDS))
-    assert ended.status == 0, ended.output
-    memcpy, tcp, trip = map(float, re.search(r"memcpy (\d+) tcp (\d+) trip (\d+)", ended.output).groups())
-    found = {"memcpy": memcpy, "tcp": tcp, "trip": trip / 1000}
+    text = printed(session, speed, str(SECONDS))
+    memcpy, kernel, tcp, trip = map(float, re.search(r"memcpy (\d+) kernel (\d+) tcp (\d+) trip (\d+)", text).groups())
+    found = {"memcpy": memcpy, "kernel": kernel, "tcp": tcp, "trip": trip / 1000}
     for n, name in enumerate(RATES):
         found[name] = perftest(session, port + n, name, SIZE) * MB_PER_MIB
     for n, name in enumerate(LATENCIES, len(RATES)):
         found[name] = perftest(session, port + n, name, LATENCY)
     found["messages"] = perftest(session, port + 9, "ib_write_bw", SMALL, MESSAGES)
     return found
+
+
+def further(session, shares, regions, spins):
+    """Return the rows of 16 QPs, of regions and of unsuccessful polls; the arguments after the first are programs."""
+    counts = [int(count) for count in printed(session, shares, str(QPS), str(SECONDS)).split()]
+    took = re.search(r"in ([\d.]+) s", printed(session, regions, "many", str(REGIONS)))[1]
+    each = re.search(r"each ([\d.]+)", printed(session, spins, "spin", str(SECONDS)))[1]
+    assert len(counts) == QPS, counts
+    return [
+        Row("serve_speed_jain", "", jain(counts), at_least=0.98,
+            conditions=f"shares {QPS} {SECONDS}: {QPS} QPs of a program write 64 KiB each as fast as they can"),
+        Row("serve_speed_regions_s", "s", float(took), at_most=1,
+            conditions=f"regions many {REGIONS}: regions of a page, with 64 descriptors"),
+        Row("serve_speed_vain_poll_us", "µs", float(each), at_most=5, conditions=f"post_poll spin {SECONDS}"),
+    ]
 
 
 def perftest(session, port, name, options, unit=None):
@@ -60,9 +78,11 @@ def perftest(session, port, name, options, unit=None):
 
 def rows(found):
     """Return the figures as rows."""
-    memcpy, tcp, trip = found["memcpy"], found["tcp"], found["trip"]
+    memcpy, kernel, tcp, trip = found["memcpy"], found["kernel"], found["tcp"], found["trip"]
     made = [
         Row("serve_speed_memcpy_mbps", "MB/s", memcpy, conditions="memcpy of 64 KiB in one program, in the cache"),
+        Row("serve_speed_kernel_mbps", "MB/s", kernel,
+            conditions="64 KiB by process_vm_readv and process_vm_writev: the two copies that private memory needs"),
         Row("serve_speed_tcp_mbps", "MB/s", tcp, conditions="64 KiB writes over TCP loopback"),
         Row("serve_speed_tcp_round_trip_us", "µs", trip, conditions="8 bytes over TCP loopback, there and back"),
     ]
@@ -71,6 +91,7 @@ def rows(found):
         made += [Row(f"serve_speed_{name[3:]}_mbps", "MB/s", found[name], conditions=conditions),
                  Row(f"serve_speed_{name[3:]}_of_memcpy", "", found[name] / memcpy, at_least=0.5,
                      conditions=conditions),
+                 Row(f"serve_speed_{name[3:]}_of_kernel", "", found[name] / kernel, conditions=conditions),
                  Row(f"serve_speed_{name[3:]}_of_tcp", "", found[name] / tcp, at_least=1, conditions=conditions)]
     for name in LATENCIES:
         conditions = f"{name} {' '.join(LATENCY)}"

@@ -1,4 +1,4 @@
-"""Programs that send random messages: ``python -m weft.tb.verify.programs.hostile [MESSAGES] [SEED]``."""
+"""Programs that send random messages: ``python -m weft.tb.verify.programs.hostile [MESSAGES] [SEED] [BACKEND]``."""
 
 import os
 import random
@@ -6,7 +6,7 @@ import sys
 
 from weft.driver.ibverbs.messages import MESSAGES, REQUEST, VERSION, Opcode
 from weft.driver.terms.enums import WCStatus
-from weft.tb.verify.programs.local import left_over, local_daemon
+from weft.tb.verify.programs.local import BACKENDS, left_over, local_daemon
 from weft.tb.verify.programs.raw_client import PAGE, Disconnected, RawEnd
 
 REPORT_EVERY = 1000
@@ -104,10 +104,10 @@ def fuzz(daemon, printed, count, rng, progress=lambda done: None):
     return found
 
 
-def main(count=100_000, seed=None):
-    """Send ``count`` messages, and print the outcome."""
+def main(count=100_000, seed=None, backend="functional"):
+    """Send ``count`` messages to a daemon with a back end of :data:`BACKENDS`, and print the outcome."""
     seed = random.randrange(1 << 32) if seed is None else int(seed)
-    with local_daemon() as (daemon, printed):
+    with local_daemon(backend_type=BACKENDS[backend]) as (daemon, printed):
         found = fuzz(daemon, printed, int(count), random.Random(seed))
     print(f"seed {seed}: {found}; {len(printed)} sentences, as {printed[:3]}")
 

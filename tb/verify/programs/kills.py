@@ -1,4 +1,4 @@
-"""Programs that are killed at random times: ``python -m weft.tb.verify.programs.kills [KILLS] [SEED]``.
+"""Programs that are killed at random times: ``python -m weft.tb.verify.programs.kills [KILLS] [SEED] [BACKEND]``.
 
 Two programs on two hosts, each in a separate network namespace, write to each other's memory; one of them gets
 SIGKILL. The daemon must survive, the other program must get the completion status RETRY_EXC_ERR, and the resources of
@@ -14,19 +14,21 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from pathlib import Path
 
 from weft.driver.ibverbs.build import build
 from weft.driver.terms.enums import WCStatus
 from weft.tb.app.serve.environment import LIBRARY_FOLDER, environment_of
 from weft.tb.verify.programs.c_program import compiled
 from weft.tb.verify.programs.hostile import clean, settle
-from weft.tb.verify.programs.local import local_daemon
+from weft.tb.verify.programs.local import BACKENDS, local_daemon
 from weft.tb.verify.programs.namespaces import ADDRESSES, NoNamespaces, namespaces
 
 COMMAND = ".venv/bin/python -m weft.tb.verify.programs.kills {count} {seed}"
 FIRST_PORT, PORTS, LIMIT_S = 21000, 8000, 120
 SOON_S, LATE_S = 0.06, 0.4      # largest delay of a kill: during set-up of a program, or later
 NOBODY = 65534
+GROWN_MAX = 16 << 20      # bytes that the daemon may gain: caches of Python, no objects of programs
 TALKED, ALONE = "talked", "alone"
 
 
@@ -96,14 +98,20 @@ def one(pair, rng, late):
     return TALKED
 
 
-def campaign(count, seed, library, progress=lambda done: None):
+def resident_bytes():
+    """Return the memory of this process, in which the daemon is."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def campaign(count, seed, library, progress=lambda done: None, backend="functional"):
     """Kill ``count`` programs; return a counter of the outcomes of :func:`one`.
 
     Raises AssertionError if resources are left, or another program got another error or none; or NoNamespaces.
     """
-    rng, found = random.Random(seed), Counter()
+    rng, found, first = random.Random(seed), Counter(), None
+    options = {"library": library} if backend == "direct" else {}
     with tempfile.TemporaryDirectory(prefix="weft-kills-") as folder, namespaces() as spaces, \
-            local_daemon() as (daemon, printed):
+            local_daemon(backend_type=BACKENDS[backend], **options) as (daemon, printed):
         program = compiled("chatter", folder, library)
         for n in range(count):
             pair = Pair(daemon, spaces, program, FIRST_PORT + n % PORTS, rng.randrange(1 << 30))
@@ -113,12 +121,17 @@ def campaign(count, seed, library, progress=lambda done: None):
                 pair.close()
             settle(daemon, 0)
             clean(daemon.backend)
+            held = len(os.listdir("/proc/self/fd"))
+            first = first or (held, resident_bytes())
+            assert held <= first[0], f"the daemon has {held} descriptors, and had {first[0]} after the first kill"
             progress(n + 1)
+        grown = resident_bytes() - first[1]
+        assert grown <= GROWN_MAX, f"the daemon has {grown} bytes more than after the first kill"
         assert not printed, printed
     return found
 
 
-def main(count=200, seed=None):
+def main(count=200, seed=None, backend="functional"):
     """Kill ``count`` programs, and print the outcome."""
     seed = random.randrange(1 << 31) if seed is None else int(seed)
     library = build(LIBRARY_FOLDER)
@@ -128,9 +141,10 @@ def main(count=200, seed=None):
         os.setgid(NOBODY)
         os.setuid(NOBODY)
     started = time.monotonic()
-    found = campaign(int(count), seed, library)
-    print(f"seed {seed}, user {os.geteuid()}: {sum(found.values())} killed; {found[TALKED]} others got RETRY_EXC_ERR, "
-          f"{found[ALONE]} had not talked yet; nothing is left; {time.monotonic() - started:.0f} s")
+    found = campaign(int(count), seed, library, backend=backend)
+    print(f"{backend}, seed {seed}, user {os.geteuid()}: {sum(found.values())} killed; "
+          f"{found[TALKED]} others got RETRY_EXC_ERR, {found[ALONE]} had not talked yet; nothing is left; "
+          f"{time.monotonic() - started:.0f} s")
 
 
 if __name__ == "__main__":

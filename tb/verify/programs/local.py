@@ -19,6 +19,9 @@ class PolledBackend(DirectBackend):
         return REST_S
 
 
+BACKENDS = {"functional": FunctionalBackend, "direct": PolledBackend}     # by the name in a command
+
+
 @contextlib.contextmanager
 def local_daemon(hosts=("a", "b"), *, preset="test", most=None, simulated=False, backend_type=None, **options):
     """Yield a :class:`Daemon` and the list of its messages; close the daemon at the end of the block.

@@ -33,6 +33,12 @@ def pingpong(library, port):
     return lambda count, *server: ["ibv_rc_pingpong", "-g", "0", "-c", "-p", str(port), "-n", str(count), *server]
 
 
+@pytest.mark.parametrize("command", [["link", "clear"], ["serve"]])
+def test_a_seed_that_no_encoding_has_is_refused(command):
+    ended = CliRunner().invoke(app, [*command, "--seed", "\udcff"])
+    assert ended.exit_code == 2 and "it must be text in UTF-8" in ended.output + (ended.stderr or "")
+
+
 def until(condition):
     deadline = time.monotonic() + LIMIT_S
     while not condition():

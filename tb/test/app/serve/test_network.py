@@ -116,3 +116,17 @@ def test_missing_permission_is_one_sentence_with_the_commands(tmp_path, monkeypa
         result = CliRunner().invoke(app, ["run", "--network", "--folder", str(tmp_path), "--", "true"])
     assert result.exit_code == 2 and result.stderr.count("\n") == 1 and function in result.stderr
     assert "ip address add 10.0.0.7/32 dev lo && printf '10.0.0.7 a\\n' >> /etc/hosts" in result.stderr
+
+
+def test_hosts_of_a_daemon_that_was_killed_have_no_names(tmp_path):
+    for number, name in enumerate(("served", "killed", "gone"), 1):
+        gid = tmp_path / f"{name}.sys/class/infiniband/weft0/ports/1/gids/0"
+        gid.parent.mkdir(parents=True)
+        gid.write_text(f"0000:0000:0000:0000:0000:ffff:0a00:000{number}\n")
+    sockets = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2)]
+    for listener, name in zip(sockets, ("served", "killed"), strict=True):
+        listener.bind(str(tmp_path / f"{name}.sock"))
+        listener.listen()
+    sockets[1].close()
+    with sockets[0]:
+        assert network.names_below(tmp_path) == {"served": "10.0.0.1"}

@@ -1,7 +1,11 @@
 """Tests of the files below ``/sys/class`` that programs look at."""
 
+import os
+import select
+import signal
 import subprocess
 import sys
+import time
 from ipaddress import IPv6Address
 from pathlib import Path
 
@@ -20,6 +24,7 @@ from weft.tb.verify.programs.raw_client import PAGE, RawClient, RawEnd
 DEVICE = "/sys/class/infiniband/weft0"
 COUNTER = f"{DEVICE}/ports/1/counters/port_xmit_data"
 OF_SENDER = ("packet_seq_err", "local_ack_timeout_err", "retrans_pkts")
+LIMIT_S = 60
 PAGES, WRITES_MAX, TURNS_MAX = 8, 500, 200
 # Finds the file of a counter, closes all descriptors and opens others, then reads the counter. Prints it, and the size
 # of the largest other file, which is empty.
@@ -29,6 +34,20 @@ os.stat(sys.argv[1])
 os.closerange(3, 100)
 files = [os.memfd_create("other") for _ in range(20)]
 print(open(sys.argv[1]).read().strip(), max(os.fstat(file).st_size for file in files))
+"""
+# Reads a counter. After a line it lets a child read it, which is killed after the next line; then it reads it twice.
+CHILD = """
+import os, signal, sys
+print(open(sys.argv[1]).read().strip(), flush=True)
+sys.stdin.readline()
+if not (child := os.fork()):
+    open(sys.argv[1]).read()
+    os._exit(0)
+sys.stdin.readline()
+os.kill(child, signal.SIGKILL)
+os.waitpid(child, 0)
+print(open(sys.argv[1]).read().strip(), flush=True)
+print(open(sys.argv[1]).read().strip(), flush=True)
 """
 LIBRARY = """
 import ctypes, sys
@@ -119,6 +138,40 @@ def test_counter_is_current_when_its_file_is_opened(library, daemon, command):
     one.completed(PAGES)
     after, *rest = map(int, run(daemon, "a", *command).split())
     assert after - before >= PAGES * PAGE // 4 and not any(rest)
+
+
+@pytest.mark.parametrize("answered", [False, True], ids=["before the answer", "with an answer that nobody took"])
+def test_a_child_that_is_killed_during_a_call_does_not_block_its_parent(library, daemon, answered):
+    """They share a connection. The daemon does nothing until the child's call is there."""
+    program = subprocess.Popen([sys.executable, "-c", CHILD, COUNTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, env=environment_of(daemon.paths["a"]), text=True)
+    try:
+        while not select.select([program.stdout], [], [], 0)[0]:
+            daemon.turn()
+        assert program.stdout.readline() == "0\n"
+        (client,) = daemon.clients.values()
+        program.stdin.write("\n")
+        program.stdin.flush()
+        assert select.select([client.socket], [], [], LIMIT_S)[0], "the child makes no call"
+        child = os.pidfd_open(_child_of(program.pid))
+        if answered:
+            signal.pidfd_send_signal(child, signal.SIGSTOP)
+            daemon.turn()
+        program.stdin.write("\n")
+        program.stdin.flush()
+        assert select.select([child], [], [], LIMIT_S)[0], "the child is not killed"
+        os.close(child)
+        end = time.monotonic() + LIMIT_S
+        while program.poll() is None and time.monotonic() < end:
+            daemon.turn()
+        assert program.poll() == 0 and program.communicate()[0] == "0\n0\n"
+    finally:
+        program.kill()
+        program.communicate()
+
+
+def _child_of(number):
+    return int(Path(f"/proc/{number}/task/{number}/children").read_text())
 
 
 def test_counters_are_those_of_card_and_driver():

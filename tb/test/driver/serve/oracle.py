@@ -30,7 +30,7 @@ ILLEGAL = 0.008                       # chance of each possible fault of a reque
 FETCHES = (WROpcode.RDMA_READ, WROpcode.ATOMIC_CMP_AND_SWP, WROpcode.ATOMIC_FETCH_AND_ADD)
 SENDS = (WROpcode.SEND, WROpcode.SEND_WITH_IMM)
 CONSUMERS = (*SENDS, WROpcode.RDMA_WRITE_WITH_IMM)
-LENGTHS = (0, 1, 7, 8, 64, 100, 1024, 1025, PAGE, 5000)
+LENGTHS = (0, 1, 7, 8, 64, 100, 1024, 1025, PAGE, 5000, 9000)
 ANY_ERROR = WCStatus.GENERAL_ERR
 RECEIVE = 1 << 40                     # bit of the wr_id of receive requests
 
