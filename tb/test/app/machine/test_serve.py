@@ -1,0 +1,40 @@
+"""Unmodified programs in a Linux guest on two cards, which ``weft serve --backend pci`` serves there."""
+
+import pytest
+
+from weft.driver.ibverbs.build import CannotBuild
+from weft.tb.sim.flow.system import tools_expected
+from weft.tb.test.app.machine.served_guest import command
+from weft.tb.test.app.machine.test_linux import LIMIT_S, limit, lines_of
+from weft.tb.test.app.machine.test_machine import running
+from weft.tb.verify.interop.packages import NoPackage
+
+PASSED = ["passed ibv_rc_pingpong", "passed ib_write_bw", "passed rping", "passed ibv_rc_pingpong"]
+
+
+def test_programs_in_a_linux_guest(tmp_path):
+    with limit(LIMIT_S):
+        run(tmp_path)
+
+
+def run(tmp_path):
+    console = tmp_path / "console"
+    try:
+        guest = command([tmp_path / "a.sock", tmp_path / "b.sock"], console)
+    except (CannotBuild, NoPackage) as problem:
+        if tools_expected():
+            raise
+        pytest.skip(str(problem))
+    with running(tmp_path, "--preset", "test") as machine:
+        lines = lines_of(guest, console)
+        for _ in range(2):
+            machine.until("the machine has left")
+        report = machine.end()
+    print("\n".join(lines), report, sep="\n")
+    assert len([line for line in lines if line.startswith("card ") and line.endswith(": ready, by VFIO")]) == 2
+    assert [line for line in lines if line.startswith(("passed", "failed", "kernel"))] == PASSED
+    assert any("those of this user may not" in line for line in lines)
+    # All pages are unpinned when the daemon has ended, also those of the program that was killed.
+    acquired, released = next(line for line in lines if line.startswith("pins at end")).split()[3:]
+    assert int(acquired) == int(released) > 0 and "daemon ended with 0" in lines
+    assert report.count("; 0 unsupported requests, ") == 2 and "the card stops" not in report
