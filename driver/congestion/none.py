@@ -11,7 +11,7 @@ class NoneSettings:
 
 
 class NoControl:
-    """Constant rate; for a line of its own, and as the baseline of experiments."""
+    """Constant rate, for a line without other traffic, and as the baseline of experiments."""
 
     rate: float
     limit: int

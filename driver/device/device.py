@@ -8,6 +8,7 @@ import abc
 import threading
 
 from ..terms.errors import NotSupported
+from ..terms.program_mapping import ProgramMapping
 from .attached import PAGE, ForeignMemory
 
 
@@ -200,6 +201,11 @@ class Device(abc.ABC):
             If this back end cannot.
         """
         raise NotSupported("this back end cannot access memory of other processes")
+
+    @property
+    def for_programs(self) -> ProgramMapping:
+        """Part of other processes in :meth:`attach`."""
+        return ProgramMapping()
 
     def detach(self, buffer: DmaBuffer) -> None:
         """Release a buffer of :meth:`attach`. Requires that the card does not have its addresses any more."""

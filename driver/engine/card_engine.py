@@ -312,6 +312,18 @@ class CardEngine:
 
     def wait(self, timeout_ns):
         """Sleep until the card has an event, a timer is due or the time is over, at least ``device.shortest_wait_ns``.
+        """
+        timeout_ns = self.before_wait(timeout_ns)
+        if self._waiting:      # the event may be for another thread
+            timeout_ns = min(timeout_ns, SHARED_WAIT_NS)
+        self._waiting += 1
+        try:
+            return self._pause(max(self.device.shortest_wait_ns, timeout_ns))
+        finally:
+            self._waiting -= 1
+
+    def before_wait(self, timeout_ns):
+        """Return how long a wait for the card may last, at most ``timeout_ns``: until a timer is due, or a poll.
 
         Interrupts are armed only for a wait of more than ``tx_poll_ns``: for a shorter one, polling saves the register
         write.
@@ -328,13 +340,7 @@ class CardEngine:
         if timeout_ns > poll_ns and self.fatal is None:
             for ring in abi.CARD_TO_HOST:
                 self.rings[ring].arm()
-        if self._waiting:      # the event may be for another thread
-            timeout_ns = min(timeout_ns, SHARED_WAIT_NS)
-        self._waiting += 1
-        try:
-            return self._pause(max(self.device.shortest_wait_ns, timeout_ns))
-        finally:
-            self._waiting -= 1
+        return timeout_ns
 
     def _pause(self, timeout_ns):
         """Wait for the card without the lock, so that other threads may use the driver."""

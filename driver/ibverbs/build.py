@@ -44,8 +44,6 @@ def build(folder):
     ------
     CannotBuild
     """
-    if sentence := missing():
-        raise CannotBuild(sentence)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
@@ -62,6 +60,8 @@ def _build(folder):
     library, stamp = folder / NAME, folder / "stamp"
     if library.exists() and stamp.exists() and stamp.read_text() == digest.hexdigest():
         return library
+    if sentence := missing():
+        raise CannotBuild(sentence)
     stamp.unlink(missing_ok=True)
     (folder / "contract.h").write_text(contract)
     preloaded = [HERE / name for name in (*PRELOADED, *SHARED)]

@@ -21,6 +21,7 @@ static int shake_hands(struct context *c) {
 
 static void hang_up(struct context *c) {
     if (c->bell && c->bell != MAP_FAILED) munmap(c->bell, sizeof *c->bell);
+    if (c->mapper >= 0) close(c->mapper);
     close(c->doorbell);
     close(c->wake);
     close(c->verbs.context.async_fd);
@@ -30,7 +31,7 @@ static void hang_up(struct context *c) {
 PUBLIC struct ibv_context *ibv_open_device(struct ibv_device *device) {
     struct context *c = calloc(1, sizeof *c);
     if (!c) return NULL;
-    c->doorbell = c->wake = c->verbs.context.async_fd = -1;
+    c->doorbell = c->wake = c->mapper = c->verbs.context.async_fd = -1;
     int error = shake_hands(c);
     if (error) {
         if (c->bell) hang_up(c);

@@ -2,6 +2,7 @@
 
 from weft.hdl.contract.abi import KEY_TAG_BITS
 
+from ..terms.program_mapping import Way
 from . import messages, rings
 
 _TYPES = {8: "uint8_t", 16: "uint16_t", 32: "uint32_t", 64: "uint64_t"}
@@ -14,7 +15,8 @@ def header():
     for name in ("VERSION", "MESSAGE_BYTES_MAX", "SENTENCE_BYTES_MAX", "FILES_MAX"):
         parts.append(f"#define WEFT_{name} {getattr(messages, name)}u")
     parts.append(f"#define WEFT_KEY_TAG_BITS {KEY_TAG_BITS}u")
-    for prefix, kind in (("WEFT", messages.Opcode), ("WEFT_KIND", messages.Kind), ("WEFT_MOST", rings.Limit)):
+    for prefix, kind in (("WEFT", messages.Opcode), ("WEFT_KIND", messages.Kind), ("WEFT_MOST", rings.Limit),
+                         ("WEFT_WAY", Way)):
         values = ", ".join(f"{prefix}_{member.name} = {member.value}" for member in kind if member.value < 1 << 31)
         parts += [f"enum {{ {values} }};"]
     for layout in (*messages.layouts().values(), *rings.SHARED):

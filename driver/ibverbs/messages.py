@@ -8,7 +8,7 @@ import enum
 
 from weft.hdl.contract.layout import Field, Layout
 
-VERSION = 3
+VERSION = 4
 MESSAGE_BYTES_MAX = 1 << 16
 SENTENCE_BYTES_MAX = 400
 FILES_MAX = 4               # with one message
@@ -55,6 +55,7 @@ class Opcode(enum.IntEnum):
     DETACH_MCAST = 36
     JOIN_MULTICAST = 37
     LEAVE_MULTICAST = 38
+    MAPPER = 39
 
 
 class Kind(enum.IntEnum):
@@ -82,7 +83,10 @@ REQUEST = _layout("request", ("version", 16), ("opcode", 16, "", Opcode), ("_res
 ANSWER = _layout("answer", ("status", 32, "0, or an error of errno."), ("_reserved", 32))
 NOTHING = _layout("nothing")
 HANDLE = _layout("handle", ("handle", 32), ("_reserved", 32))
-KEYS = _layout("keys", ("handle", 32), ("lkey", 32), ("rkey", 32), ("_reserved", 32))
+KEYS = _layout("keys", ("handle", 32), ("lkey", 32), ("rkey", 32), ("_reserved", 32),
+               ("dma", 64, "Address at which the program maps the region's first page for the card; 0: it does not."))
+SHARED = _layout("shared", ("handle", 32), ("way", 32, "Of driver/terms/program_mapping.py."),
+                 ("space", 32, "Address space of iommufd."), ("_reserved", 32))
 CREATED_CQ = _layout("created_cq", ("handle", 32), ("slots", 32))
 
 DEVICE = _layout(
@@ -125,7 +129,8 @@ MESSAGES = {
     Opcode.HELLO: (NOTHING, WELCOME),       # files: bell, the daemon's doorbell, the program's, asynchronous events
     Opcode.QUERY_DEVICE: (NOTHING, DEVICE),
     Opcode.ALLOC_PD: (NOTHING, HANDLE),
-    Opcode.SHARE: (NOTHING, HANDLE),                                 # file: /proc/self/mem of the program
+    Opcode.SHARE: (NOTHING, SHARED),                                 # file: /proc/self/mem of the program
+    Opcode.MAPPER: (NOTHING, NOTHING),                               # file: VFIO container, or /dev/iommu
     Opcode.REG_MR: (_layout("reg_mr", ("pd", 32), ("access", 32), *_PLACE), KEYS),
     Opcode.REREG_MR: (_layout("rereg_mr", ("handle", 32), ("flags", 32), ("pd", 32), ("access", 32), *_PLACE), KEYS),
     Opcode.CREATE_CHANNEL: (NOTHING, HANDLE),                        # file: COMP_EVENTs

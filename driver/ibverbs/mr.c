@@ -5,6 +5,7 @@
  * user either, and keeps to this address space: after the program's end or exec there is nothing to access. So memory
  * of every kind can be registered, and unmap, remap, decommit, fork and change of protection have their usual effect. A
  * region is a range of addresses: the card accesses the pages that are there at the time, as with on-demand paging.
+ * A card that is hardware cannot do that: see map.c.
  *
  * Alternatives, with the time of a copy of 8 B and of 64 KiB between two programs, through a buffer of the daemon:
  * - /proc/PID/mem: 4 us, 40 us. It never waits for a page that the program handles itself (userfaultfd).
@@ -24,9 +25,6 @@
 #define MADV_POPULATE_READ 22
 #define MADV_POPULATE_WRITE 23
 #endif
-
-#define PAGE ((uintptr_t)4096)
-#define WRITES (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
 
 struct region {
     struct ibv_mr ibv;
@@ -64,10 +62,16 @@ static int open_memory(void) {
     return file;
 }
 
+/* Get the file through which this process maps its memory for the card, if it does that. */
+static int mapper_of(struct context *c, uint32_t way) {
+    if ((way != WEFT_WAY_VFIO && way != WEFT_WAY_IOMMUFD) || c->mapper >= 0) return 0;
+    return weft_call(c, (struct call){ .opcode = WEFT_MAPPER, .files = &c->mapper, .count = 1 });
+}
+
 /* Get the handle of this process's memory on a connection, which a forked child may have inherited. */
 static int memory_of(struct context *c, uint32_t *handle) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    struct weft_handle answer = { .handle = c->memory };
+    struct weft_shared answer;
     int error = 0;
     pthread_mutex_lock(&lock);
     if (c->owner != getpid()) {
@@ -75,7 +79,8 @@ static int memory_of(struct context *c, uint32_t *handle) {
         error = file < 0 ? errno : weft_call(c, (struct call){ .opcode = WEFT_SHARE, .file = &file, .answer = &answer,
                                                                .answer_size = sizeof answer });
         if (file >= 0) close(file);
-        if (!error) c->owner = getpid(), c->memory = answer.handle;
+        if (!error) error = mapper_of(c, answer.way);
+        if (!error) c->owner = getpid(), c->memory = answer.handle, c->mapping = answer;
     }
     *handle = c->memory;
     pthread_mutex_unlock(&lock);
@@ -93,6 +98,18 @@ static int populate(void *start, size_t length, unsigned access) {
     return result && (errno != EINVAL || !madvise((void *)((uintptr_t)&at & ~(PAGE - 1)), PAGE, how)) ? EFAULT : 0;
 }
 
+/* Make the pages of a region accessible for the card, after the daemon accepted it: a rejected one allocates no pages. */
+static int provide(const struct context *c, uint64_t dma, void *start, size_t length, unsigned access) {
+    return dma ? map_region(c, dma, start, length, access) : populate(start, length, access);
+}
+
+/* Do what has to precede the daemon's look at a region. */
+static int prepare(const struct context *c, void *start, size_t length, unsigned access) {
+    if (c->mapping.way != WEFT_WAY_LOCKED) return 0;
+    int error = populate(start, length, access);
+    return error ? error : lock_region(start, length);
+}
+
 PUBLIC struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *start, size_t length, uint64_t iova, unsigned access) {
     struct context *c = context_of(pd->context);
     struct weft_reg_mr body = { .pd = pd->handle, .access = access & ~IBV_ACCESS_OPTIONAL_RANGE,
@@ -100,9 +117,10 @@ PUBLIC struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *start, size_t le
     struct weft_keys keys;
     struct region *mr = calloc(1, sizeof *mr);
     int error = mr ? memory_of(c, &body.memory) : ENOMEM;
+    if (!error) error = prepare(c, start, length, access);
     if (!error) error = weft_call(c, (struct call){ .opcode = WEFT_REG_MR, .body = &body, .size = sizeof body,
                                                     .answer = &keys, .answer_size = sizeof keys });
-    if (!error && (error = populate(start, length, access))) /* last: a rejected region allocates no pages */
+    if (!error && (error = provide(c, keys.dma, start, length, access)))
         weft_destroy(c, WEFT_KIND_MR, keys.handle);
     if (error) {
         free(mr);
@@ -123,22 +141,27 @@ PUBLIC struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *start, size_t length, 
     return ibv_reg_mr_iova2(pd, start, length, (uintptr_t)start, (unsigned)access);
 }
 
-/* Change a region at the daemon to `as`, in the parts that the flags name. */
-static int change(struct region *mr, int flags, const struct region *as) {
+/* Change a region at the daemon to `as`, in the parts that the flags name. Set `dma` as at a registration. */
+static int change(struct region *mr, int flags, const struct region *as, uint64_t *dma) {
     struct context *c = context_of(mr->ibv.context);
     struct weft_rereg_mr body = { .handle = mr->ibv.handle, .flags = (uint32_t)flags, .pd = as->ibv.pd->handle,
         .access = as->access & ~IBV_ACCESS_OPTIONAL_RANGE, .address = (uintptr_t)as->ibv.addr,
         .length = as->ibv.length, .iova = as->iova };
     struct weft_keys keys;
-    int error = flags & IBV_REREG_MR_CHANGE_TRANSLATION ? memory_of(c, &body.memory) : 0;
-    return error ? error : weft_call(c, (struct call){ .opcode = WEFT_REREG_MR, .body = &body, .size = sizeof body,
-                                                       .answer = &keys, .answer_size = sizeof keys });
+    int moves = flags & IBV_REREG_MR_CHANGE_TRANSLATION, error = moves ? memory_of(c, &body.memory) : 0;
+    if (!error && moves) error = prepare(c, as->ibv.addr, as->ibv.length, as->access);
+    if (!error) error = weft_call(c, (struct call){ .opcode = WEFT_REREG_MR, .body = &body, .size = sizeof body,
+                                                    .answer = &keys, .answer_size = sizeof keys });
+    *dma = error || !moves ? 0 : keys.dma;
+    return error;
 }
 
 /* The keys stay the same. As at a registration, the pages come after the daemon's consent; without them the region is
  * what it was. */
 PUBLIC int ibv_rereg_mr(struct ibv_mr *ibv, int flags, struct ibv_pd *pd, void *start, size_t length, int access) {
     struct region *mr = container(ibv, struct region, ibv), as = *mr;
+    struct context *c = context_of(ibv->context);
+    uint64_t dma, former;
     int moves = flags & IBV_REREG_MR_CHANGE_TRANSLATION;
     if (!flags || flags & ~IBV_REREG_MR_FLAGS_SUPPORTED || (moves && (!start || !length))
         || (flags & IBV_REREG_MR_CHANGE_PD && (!pd || pd->context != ibv->context))) {
@@ -148,9 +171,12 @@ PUBLIC int ibv_rereg_mr(struct ibv_mr *ibv, int flags, struct ibv_pd *pd, void *
     if (moves) as.ibv.addr = start, as.ibv.length = length, as.iova = (uintptr_t)start;
     if (flags & IBV_REREG_MR_CHANGE_PD) as.ibv.pd = pd;
     if (flags & IBV_REREG_MR_CHANGE_ACCESS) as.access = (unsigned)access;
-    int error = change(mr, flags, &as);
-    if (!error && (moves || (as.access & WRITES && !(mr->access & WRITES)))
-        && (error = populate(as.ibv.addr, as.ibv.length, as.access)) && !change(mr, flags, mr)) {
+    int writes = as.access & WRITES && !(mr->access & WRITES);
+    if (writes && c->mapper >= 0) flags |= IBV_REREG_MR_CHANGE_TRANSLATION; /* it may be mapped for reads alone */
+    int error = change(mr, flags, &as, &dma);
+    if (!error && (moves || writes) && (error = provide(c, dma, as.ibv.addr, as.ibv.length, as.access))
+        && !change(mr, flags, mr, &former)
+        && (!former || !map_region(c, former, mr->ibv.addr, mr->ibv.length, mr->access))) {
         errno = error;
         return IBV_REREG_MR_ERR_INPUT;
     }

@@ -44,6 +44,8 @@ struct context {
     pthread_mutex_t lock; /* of the socket: one call at a time */
     pid_t owner; /* process whose memory the daemon has, under the handle `memory` */
     uint32_t memory;
+    struct weft_shared mapping; /* how that memory is mapped for the card, through the file `mapper` */
+    int mapper;
     struct weft_bell *bell;
     uint8_t gid[16];
     struct weft_device attr;
@@ -119,6 +121,12 @@ int weft_connect(const char *path);
 int weft_call(struct context *c, struct call call);
 int weft_destroy(struct context *c, unsigned kind, uint32_t handle);
 void weft_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* map.c */
+int map_region(const struct context *c, uint64_t dma, void *start, size_t length, unsigned access);
+int lock_region(void *start, size_t length);
+#define PAGE ((uintptr_t)4096)
+#define WRITES (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
 
 /* clock.c, in the other library: the program's simulated time, or 0 if its clock is wall-clock time. */
 extern uint64_t weft_clock_ns(void) __attribute__((weak, visibility("default")));

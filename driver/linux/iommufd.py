@@ -6,6 +6,7 @@ import os
 from weft.hdl.contract.layout import Field, Layout
 
 from ..terms.errors import PyverbsRDMAError
+from ..terms.program_mapping import ProgramMapping, Way
 from .libc import PAGE
 from .mapper import refused
 
@@ -79,6 +80,11 @@ class IommufdMapper:
         """As :meth:`weft.driver.linux.mapper.PhysicalMapper.unmap`."""
         self._ioctl(self.file, IOAS_UNMAP, UNMAP.pack(size=UNMAP.size_bytes, ioas_id=self.ioas_id, iova=va,
                                                       length=length))
+
+    @property
+    def for_programs(self):
+        """:class:`~weft.driver.terms.program_mapping.ProgramMapping` of this card."""
+        return ProgramMapping(Way.IOMMUFD, self.file, self.ioas_id)
 
     def close(self):
         """Destroy the address space."""

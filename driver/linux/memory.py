@@ -14,6 +14,7 @@ from ..device.buffers import Buffers
 from ..terms.checks import between
 from ..terms.errors import InvalidValue, OutOfResources, PyverbsRDMAError
 from .buffer import LinuxBuffer
+from .foreign import ForeignRanges
 from .libc import PAGE
 from .pieces import Pieces
 from .region import HUGE, Region, address_of, map_huge
@@ -39,6 +40,8 @@ class LinuxMemory:
         self._owned = Buffers()
         self._kept = {}      # buffer -> exit stack that frees it
         self._pins = {}      # buffer -> its pieces
+        self._foreign = ForeignRanges(mapper)
+        self.attach, self.detach = self._foreign.attach, self._foreign.detach
 
     # -------------------------------------------------------------------------------------- memory
 
@@ -169,7 +172,8 @@ class LinuxMemory:
     @property
     def pinned(self):
         """Number of page ranges that the card has, plus regions in use: 0 when everything is freed."""
-        return len(self._pieces) + sum(not region.unused for region in (*self._given, *self._regions))
+        regions = (*self._given, *self._regions)
+        return len(self._pieces) + len(self._foreign) + sum(not region.unused for region in regions)
 
     def close(self):
         """Release all memory. Requires that the card does not have it any more.
@@ -179,9 +183,9 @@ class LinuxMemory:
         InvalidValue
             If buffers are in use.
         """
-        if self._kept or self._pins:
-            raise InvalidValue(f"{len(self._kept)} buffers and {len(self._pins)} pinned ranges are in use",
-                               errno.EBUSY)
+        if self._kept or self._pins or len(self._foreign):
+            raise InvalidValue(f"{len(self._kept)} buffers and {len(self._pins) + len(self._foreign)} pinned ranges "
+                               "are in use", errno.EBUSY)
         for region in self._regions:
             self.mapper.unmap(region.va, region.size)
         for region in (*self._regions, *self._given):

@@ -79,6 +79,16 @@ class Region:
         return self.va <= va < self.va + self.size
 
 
+def u_dma_bufs():
+    """Return the first u-dma-buf of this machine as the only :class:`Region` of a list, or an empty list.
+
+    Raises
+    ------
+    PyverbsRDMAError
+    """
+    return [open_u_dma_buf()] if any(U_DMA_BUF.glob("*")) else []
+
+
 def open_u_dma_buf(name=None, *, listed=U_DMA_BUF, devices=Path("/dev")):
     """Return the :class:`Region` of a u-dma-buf, by default of the first one.
 

@@ -7,15 +7,16 @@ import os
 from weft.hdl.contract.layout import Field, Layout
 
 from ..terms.errors import PyverbsRDMAError
+from ..terms.program_mapping import ProgramMapping, Way
 from .libc import PAGE
-from .mapper import refused
+from .mapper import PhysicalMapper, refused
 
 CONTAINER, GROUPS = "/dev/vfio/vfio", "/dev/vfio/"
 BASE = ord(";") << 8 | 100
 GET_API_VERSION, CHECK_EXTENSION, SET_IOMMU = BASE, BASE + 1, BASE + 2
 GROUP_GET_STATUS, GROUP_SET_CONTAINER = BASE + 3, BASE + 4
 MAP_DMA, UNMAP_DMA = BASE + 13, BASE + 14
-TYPE1V2 = 3
+TYPE1V2, NO_IOMMU = 3, 8
 GROUP_VIABLE = 1
 READ, WRITE = 1, 2
 DMA_MAP = Layout("vfio_iommu_type1_dma_map", "", [
@@ -53,13 +54,38 @@ class VfioMapper:
         """As :meth:`weft.driver.linux.mapper.PhysicalMapper.unmap`."""
         self._ioctl(self.container, UNMAP_DMA, DMA_UNMAP.pack(argsz=DMA_UNMAP.size_bytes, iova=va, size=length))
 
+    @property
+    def for_programs(self):
+        """:class:`~weft.driver.terms.program_mapping.ProgramMapping` of this card."""
+        return ProgramMapping(Way.VFIO, self.container)
+
     def close(self):
         """Close the container, which removes all mappings."""
         os.close(self.container)
 
 
-def open_container(group, *, ioctl=fcntl.ioctl, container=CONTAINER, groups=GROUPS):
-    """Return (VfioMapper, file descriptor of the group) for the IOMMU group of a card.
+class NoIommuMapper(PhysicalMapper):
+    """Physical addresses of a card whose VFIO container has no IOMMU.
+
+    Parameters
+    ----------
+    container : int
+        File descriptor.
+    """
+
+    def __init__(self, container):
+        super().__init__()
+        self._container = container
+
+    def close(self):
+        """Close the container."""
+        os.close(self._container)
+
+
+def open_container(group, *, iommu=True, ioctl=fcntl.ioctl, container=CONTAINER, groups=GROUPS):
+    """Return (mapper, file descriptor of the group) for the IOMMU group of a card.
+
+    Without ``iommu`` it is a group of VFIO's no-IOMMU mode, which needs CAP_SYS_RAWIO.
 
     Raises
     ------
@@ -81,8 +107,9 @@ def open_container(group, *, ioctl=fcntl.ioctl, container=CONTAINER, groups=GROU
     try:
         files.append(step(f"there is no VFIO: {container}", os.open, container, os.O_RDWR))
         need(ioctl(files[0], GET_API_VERSION) == 0, "the kernel has another version of VFIO")
-        need(ioctl(files[0], CHECK_EXTENSION, TYPE1V2), "VFIO has no IOMMU of type 1 version 2 here")
-        path = f"{groups}{group}"
+        need(ioctl(files[0], CHECK_EXTENSION, TYPE1V2 if iommu else NO_IOMMU),
+             "VFIO has no IOMMU of type 1 version 2 here" if iommu else "VFIO has no no-IOMMU mode here")
+        path = f"{groups}{'' if iommu else 'noiommu-'}{group}"
         files.append(step(f"the card's IOMMU group cannot be opened, {path}: is it bound to vfio-pci, and yours?",
                           os.open, path, os.O_RDWR))
         status = bytearray(GROUP_STATUS.pack(argsz=GROUP_STATUS.size_bytes))
@@ -91,9 +118,9 @@ def open_container(group, *, ioctl=fcntl.ioctl, container=CONTAINER, groups=GROU
              f"the IOMMU group {group} has devices that are not bound to vfio-pci", errno.EBUSY)
         step(f"the IOMMU group {group} is in use", ioctl, files[1], GROUP_SET_CONTAINER,
              files[0].to_bytes(4, "little"))
-        step("VFIO gives no IOMMU to this process", ioctl, files[0], SET_IOMMU, TYPE1V2)
+        step("VFIO gives no IOMMU to this process", ioctl, files[0], SET_IOMMU, TYPE1V2 if iommu else NO_IOMMU)
     except BaseException:
         for file in files:
             os.close(file)
         raise
-    return VfioMapper(files[0], ioctl=ioctl), files[1]
+    return VfioMapper(files[0], ioctl=ioctl) if iommu else NoIommuMapper(files[0]), files[1]

@@ -5,11 +5,14 @@ import errno
 import os
 import select
 import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from ..device.attached import ForeignMemory
 from ..device.device import Device, DmaBuffer
 from ..device.health import ALL_ONES
 from ..terms.errors import InvalidValue, PyverbsRDMAError
+from ..terms.program_mapping import ProgramMapping
 from .access import PciAccess
 from .resource_access import ResourceAccess
 from .sysfs import SYSFS, SysfsFunction
@@ -85,6 +88,17 @@ class PciDevice(Device):
     def map(self, fd: int, offset: int, size: int) -> DmaBuffer:
         return self._memory.map(fd, offset, size)
 
+    @property
+    def for_programs(self) -> ProgramMapping:
+        mapping: ProgramMapping = self._memory.mapper.for_programs
+        return mapping
+
+    def attach(self, memory: ForeignMemory, address: int, size: int, va: int, page_bytes: int) -> DmaBuffer:
+        return self._memory.attach(memory, address, size, va, page_bytes)
+
+    def detach(self, buffer: DmaBuffer) -> None:
+        self._memory.detach(buffer)
+
     def buffer_at(self, va: int, length: int) -> DmaBuffer:
         return self._memory.buffer_at(va, length)
 
@@ -105,14 +119,35 @@ class PciDevice(Device):
             pass
         if not ready and (left := end - time.monotonic_ns()) > 0:
             ready = self._ready(left)
-        for file in ready:
-            self.gone = self.gone or file == self._alarm
-            with contextlib.suppress(BlockingIOError):
-                os.eventfd_read(file)
+        self._take(ready)
         return bool(ready)
 
+    def _take(self, files: Iterable[int]) -> bool:
+        """Reset eventfds; return true if one was signalled."""
+        taken = False
+        for file in files:
+            with contextlib.suppress(BlockingIOError):
+                os.eventfd_read(file)
+                taken = True
+                self.gone = self.gone or file == self._alarm
+        return taken
+
+    @property
+    def files(self) -> Sequence[int]:
+        """Descriptors that become readable at an interrupt, an error, or a request for removal."""
+        return *self._events, self._alarm
+
+    @property
+    def polls(self) -> bool:
+        """There are no interrupts."""
+        return not self._interrupts
+
+    def take_interrupts(self) -> bool:
+        """Reset :attr:`files`, for a caller that waits for them itself; return true if there was one."""
+        return self._take(self.files)
+
     def _ready(self, timeout_ns: float) -> list[int]:
-        files = *self._events, self._alarm
+        files = self.files
         if max(files) < SELECT_FILES:       # the time-outs of poll are whole milliseconds
             return select.select(files, (), (), timeout_ns / 1e9)[0]
         poll = select.poll()
@@ -163,7 +198,7 @@ def _eventfd() -> int:
 
 
 def open_access(address: str, root: Path = SYSFS, iommufd: Path = IOMMUFD) -> PciAccess:
-    """Open a function by the first way that this machine has: iommufd, VFIO group, physical addresses.
+    """Open a function by the first way that this machine has: iommufd, VFIO group, its no-IOMMU mode, sysfs.
 
     Raises
     ------
@@ -176,6 +211,8 @@ def open_access(address: str, root: Path = SYSFS, iommufd: Path = IOMMUFD) -> Pc
     group, name = function.group, function.vfio_device
     if group is None:
         return ResourceAccess(function)
+    if not function.has_iommu:
+        return open_group(address, group, iommu=False)
     if name is not None and iommufd.exists():
         return open_iommufd(name)
     return open_group(address, group)

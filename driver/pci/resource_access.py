@@ -8,7 +8,7 @@ from typing import Any
 
 from ..linux.mapper import PhysicalMapper
 from ..linux.memory import LinuxMemory
-from ..linux.region import U_DMA_BUF, open_u_dma_buf
+from ..linux.region import u_dma_bufs
 from ..terms.errors import PyverbsRDMAError
 from .access import PciAccess
 from .sysfs import SysfsFunction
@@ -46,8 +46,8 @@ class ResourceAccess(PciAccess):
                 raise PyverbsRDMAError(f"the function {function.address} cannot be opened without an IOMMU: {reason}; "
                                        "`weft devices` names the missing step",
                                        getattr(error, "errno", None) or errno.ENODEV) from None
-            regions = [open_u_dma_buf()] if any(U_DMA_BUF.glob("*")) else []
-            self.memory, self.bar = LinuxMemory(mapper or PhysicalMapper(), regions), memoryview(self._mapping)
+            self.memory = LinuxMemory(mapper or PhysicalMapper(), u_dma_bufs())
+            self.bar = memoryview(self._mapping)
             back.pop_all()
 
     def _open(self, name: str) -> int:

@@ -23,10 +23,12 @@ class Surveyed:
     driver: str | None
     group: str | None
     missing: str
+    has_iommu: bool = True
 
     def __str__(self) -> str:
-        group = "no IOMMU" if self.group is None else f"IOMMU group {self.group}"
-        way = "physical addresses, polling" if self.group is None else "VFIO"
+        group = "no IOMMU" if self.group is None or not self.has_iommu else f"IOMMU group {self.group}"
+        way = "physical addresses, polling" if self.group is None else \
+            "VFIO" if self.has_iommu else "VFIO with physical addresses"
         return f"{self.address}  driver {self.driver or 'none'}, {group}: {self.missing or f'ready, by {way}'}"
 
 
@@ -54,6 +56,8 @@ def _missing_for_vfio(function: SysfsFunction, root: Path, dev: Path) -> str:
     for file in _files(function, dev):
         if not _may_use(file):
             return f"{file} is not yours; as root: chown {_user()} {file}"
+    if not function.has_iommu:
+        return "physical addresses need root; run as root" if os.geteuid() else _missing_huge_pages(root)
     limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
     if limit != resource.RLIM_INFINITY and limit < LOCKED_BYTES_MIN and os.geteuid():
         return (f"this process may lock {limit} bytes of memory, and {LOCKED_BYTES_MIN} or more are useful; as root: "
@@ -63,6 +67,8 @@ def _missing_for_vfio(function: SysfsFunction, root: Path, dev: Path) -> str:
 
 def _files(function: SysfsFunction, dev: Path) -> tuple[Path, ...]:
     """Return the files through which :func:`~weft.driver.pci.device.open_access` opens a function bound to VFIO."""
+    if not function.has_iommu:
+        return dev / f"vfio/noiommu-{function.group}",
     name = function.vfio_device
     if name is not None and (dev / "iommu").exists():
         return dev / "iommu", dev / "vfio/devices" / name
@@ -80,6 +86,10 @@ def _missing_without_iommu(function: SysfsFunction, root: Path) -> str:
     if not _may_use(function.path / "resource0"):
         return (f"{function.path}/resource0 is not yours, and physical addresses need root; boot with intel_iommu=on "
                 "or amd_iommu=on for VFIO, or run as root")
+    return _missing_huge_pages(root)
+
+
+def _missing_huge_pages(root: Path) -> str:
     huge = root / "kernel" / HUGE
     if not huge.is_dir() or not int((huge / "free_hugepages").read_text()):
         return f"no huge page is free for the rings; as root: echo 64 > {huge}/nr_hugepages"
@@ -91,4 +101,5 @@ def survey(root: Path = SYSFS, dev: Path = DEV) -> Iterator[Surveyed]:
     for function in cards(root):
         missing = _missing_without_iommu(function, root) if function.group is None \
             else _missing_for_vfio(function, root, dev)
-        yield Surveyed(function.address, function.driver, function.group, missing)
+        yield Surveyed(function.address, function.driver, function.group, missing,
+                       function.group is None or function.has_iommu)

@@ -11,6 +11,7 @@ from ..terms.errors import InvalidValue, PyverbsRDMAError
 
 SYSFS = Path("/sys")
 VFIO_DRIVER = "vfio-pci"
+NO_IOMMU = "vfio-noiommu"        # name of the groups of VFIO's no-IOMMU mode
 ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]")
 
 
@@ -61,6 +62,12 @@ class SysfsFunction:
     def group(self) -> str | None:
         """Number of its IOMMU group, or None without an IOMMU."""
         return self._link("iommu_group")
+
+    @property
+    def has_iommu(self) -> bool:
+        """It has an IOMMU group, and not only for VFIO's no-IOMMU mode."""
+        name = self.path / "iommu_group/name"
+        return self.group is not None and not (name.exists() and name.read_text().strip() == NO_IOMMU)
 
     @property
     def neighbours(self) -> list["SysfsFunction"]:

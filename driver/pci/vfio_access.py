@@ -5,13 +5,14 @@ import errno
 import fcntl
 import mmap
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from weft.hdl.contract.layout import Field, Layout
 
 from ..linux.iommufd import IommufdMapper
 from ..linux.memory import LinuxMemory
+from ..linux.region import Region, u_dma_bufs
 from ..linux.vfio import BASE, open_container
 from ..terms.errors import PyverbsRDMAError
 from .access import PciAccess
@@ -39,7 +40,7 @@ Ioctl = Callable[..., Any]
 
 
 class VfioAccess(PciAccess):
-    """PCI function with an IOMMU: it uses virtual addresses of this process.
+    """PCI function with an IOMMU: it uses virtual addresses of this process. Or one of VFIO's no-IOMMU mode.
 
     Parameters
     ----------
@@ -48,16 +49,19 @@ class VfioAccess(PciAccess):
     mapper
         Of :mod:`weft.driver.linux.vfio` or ``iommufd``.
     files : list of int
+    regions : iterable of Region
+        Contiguous memory for a function without an IOMMU.
     """
 
-    def __init__(self, device: int, mapper: Any, files: list[int], *, ioctl: Ioctl = fcntl.ioctl) -> None:
+    def __init__(self, device: int, mapper: Any, files: list[int], *, regions: Iterable[Region] = (),
+                 ioctl: Ioctl = fcntl.ioctl) -> None:
         self._device, self._files, self._ioctl = device, files, ioctl
         region = self._region(REGION_BAR0)
         if not region.flags & REGION_MMAP:
             raise PyverbsRDMAError("VFIO does not map BAR 0 of the function", errno.ENODEV)
         self._config = self._region(REGION_CONFIG).offset
         self._mapping = mmap.mmap(device, region.size, offset=region.offset)
-        self.bar, self.memory = memoryview(self._mapping), LinuxMemory(mapper)
+        self.bar, self.memory = memoryview(self._mapping), LinuxMemory(mapper, regions)
 
     def _region(self, index: int) -> Any:
         argument = bytearray(REGION_INFO.pack(argsz=REGION_INFO.size_bytes, index=index))
@@ -108,15 +112,16 @@ class VfioAccess(PciAccess):
             os.close(file)
 
 
-def open_group(address: str, group: str, *, ioctl: Ioctl = fcntl.ioctl, **places: str) -> VfioAccess:
-    """Open a function through its IOMMU group.
+def open_group(address: str, group: str, *, iommu: bool = True, ioctl: Ioctl = fcntl.ioctl,
+               **places: str) -> VfioAccess:
+    """Open a function through its IOMMU group, or that of VFIO's no-IOMMU mode.
 
     Raises
     ------
     PyverbsRDMAError
         The message names the missing requirement.
     """
-    mapper, group_file = open_container(group, ioctl=ioctl, **places)
+    mapper, group_file = open_container(group, iommu=iommu, ioctl=ioctl, **places)
     files = [group_file]
     try:
         try:
@@ -125,7 +130,7 @@ def open_group(address: str, group: str, *, ioctl: Ioctl = fcntl.ioctl, **places
             raise PyverbsRDMAError(f"VFIO does not open the function {address}: {error.strerror}",
                                    error.errno) from None
         files.append(device)
-        return VfioAccess(device, mapper, [group_file], ioctl=ioctl)
+        return VfioAccess(device, mapper, [group_file], regions=() if iommu else u_dma_bufs(), ioctl=ioctl)
     except BaseException:
         for file in files[::-1]:
             os.close(file)

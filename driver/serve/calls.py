@@ -3,13 +3,15 @@
 Each function maps ``(client, request, tail, files)`` to the fields of the answer and the files to hand over.
 """
 
+import errno
 import os
 from ipaddress import IPv6Address
 
 from ..ibverbs.messages import QP_CAP, Kind, Opcode
 from ..ibverbs.rings import Limit
 from ..terms.enums import QPAttrMask, QPType, ReregFlag, SrqAttrMask
-from ..terms.errors import InUse, InvalidValue
+from ..terms.errors import InUse, InvalidValue, PyverbsRDMAError
+from ..terms.program_mapping import Way
 from ..verbs.addr import GID, AHAttr, GlobalRoute
 from ..verbs.device_list import guid_of
 from ..verbs.pd import PD
@@ -73,11 +75,34 @@ def alloc_pd(client, _request, _tail, _files):
 def share(client, _request, _tail, files):
     if len(files) != 1:
         raise Violation(f"{len(files)} files where one is shared")
+    mapping = _mapping_for(client)
     amounts = {ResourceKind.DESCRIPTORS: 1}
     client.account.check(amounts)
     memory = ProgramMemory(files[0], client.memory_ended, client.account,
                            owner_of(files[0], client.socket))
-    return {"handle": client.add(Kind.MEMORY, memory, amounts)}, []
+    return {"handle": client.add(Kind.MEMORY, memory, amounts), "way": mapping.way, "space": mapping.space}, []
+
+
+def _mapping_for(client):
+    """Return how the program maps memory for the card.
+
+    Raises
+    ------
+    PyverbsRDMAError
+        EACCES if the card is hardware, and the daemon does not trust the program's user.
+    """
+    mapping = client.open().device.for_programs
+    if mapping.way is not Way.BACK_END and not client.trusted:
+        raise PyverbsRDMAError("programs map their memory for the card themselves, and those of this user may not: "
+                               "start weft serve as this user, or with --users", errno.EACCES)
+    return mapping
+
+
+def mapper(client, _request, _tail, _files):
+    mapping = _mapping_for(client)
+    if mapping.file < 0:
+        raise Violation("the card has no mapper")
+    return {}, [os.dup(mapping.file)]
 
 
 def _place(client, request):
@@ -85,7 +110,7 @@ def _place(client, request):
 
 
 def _keys(handle, mr):
-    return {"handle": handle, "lkey": mr.lkey, "rkey": mr.rkey}
+    return {"handle": handle, "lkey": mr.lkey, "rkey": mr.rkey, "dma": getattr(mr.buffer, "dma", 0)}
 
 
 def reg_mr(client, request, _tail, _files):
@@ -263,7 +288,7 @@ def destroy(client, request, _tail, _files):
 
 CALLS = {
     Opcode.HELLO: hello, Opcode.QUERY_DEVICE: query_device, Opcode.UPDATE_COUNTERS: update_counters,
-    Opcode.ALLOC_PD: alloc_pd, Opcode.SHARE: share,
+    Opcode.ALLOC_PD: alloc_pd, Opcode.SHARE: share, Opcode.MAPPER: mapper,
     Opcode.REG_MR: reg_mr, Opcode.REREG_MR: rereg_mr, Opcode.CREATE_CHANNEL: create_channel,
     Opcode.CREATE_CQ: create_cq, Opcode.RESIZE_CQ: resize_cq, Opcode.CREATE_SRQ: create_srq,
     Opcode.MODIFY_SRQ: modify_srq, Opcode.QUERY_SRQ: query_srq, Opcode.CREATE_QP: create_qp,

@@ -4,6 +4,7 @@ import collections
 import contextlib
 import os
 import socket
+import struct
 
 from ..ibverbs.messages import Kind
 from ..ibverbs.rings import ASYNC_EVENT, BELL
@@ -21,6 +22,7 @@ POSTED, ASLEEP, NOTIFIED, WAITING, WAITED, CLOCK = (
     BELL.offset_of(name) // 32 for name in ("posted", "asleep", "notified", "waiting", "waited", "clock_ns"))
 _AN_EVENT = {ResourceKind.EVENTS: 1}
 _OF_ITSELF = {ResourceKind.PROGRAMS: 1, ResourceKind.DESCRIPTORS: DESCRIPTORS_OF_PROGRAM, ResourceKind.MAPPINGS: 1}
+_PEER = struct.Struct("=iII")      # struct ucred: process, user, group
 _RECEIVES = frozenset({WCOpcode.RECV, WCOpcode.RECV_RDMA_WITH_IMM})
 
 
@@ -106,6 +108,8 @@ class Client:
         Function to call before an event is reported to the client, which may read the clock then.
     sysfs : SysfsTree
         Files of the host; set by the daemon.
+    users : set of int
+        Users, besides those of the daemon and root, whose programs may map memory for hardware; set by the daemon.
     violated : Exception or None
         Reason to serve the client no longer.
     has_events : bool
@@ -121,6 +125,7 @@ class Client:
     def __init__(self, connection, name, whole):
         self.socket, self.context, self.sysfs = connection, None, None
         self.name, self.account, self.before = name, Account(OF_ONE, whole), lambda: None
+        self.users = frozenset()
         self.account.take(_OF_ITSELF)
         with contextlib.ExitStack() as undo:
             undo.callback(self.account.close)
@@ -145,6 +150,12 @@ class Client:
     def doorbells(self):
         """Descriptors by which the program wakes up the daemon."""
         return (self.doorbell,)
+
+    @property
+    def trusted(self):
+        """True if the program's user may have the files of the card: it is the daemon's, root, or in ``users``."""
+        _, user, _ = _PEER.unpack(self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+        return user in (0, os.geteuid()) or user in self.users
 
     def open(self):
         """Return the :class:`Context`; open it if this is its first use."""

@@ -55,11 +55,14 @@ class ServeBackend:
         Name of the device (see :func:`~weft.driver.verbs.device_list.add_device`) by name of the host.
     files
         Descriptors that wake up the daemon.
+    users
+        See :class:`~weft.driver.serve.client.Client`.
     failed
         See :meth:`work`.
     """
 
     hosts: dict[str, str]
+    users: frozenset[int] = frozenset()
     files: Sequence[int] = ()
     failed: Callable[[Context, Exception], object] = staticmethod(lambda context, problem: None)
 
@@ -225,7 +228,7 @@ class Daemon:
                 connection.close()
                 self.report(f"a program on {host} was turned away: {problem}")
                 return
-            client.sysfs = self._sysfs[host]
+            client.sysfs, client.users = self._sysfs[host], self.backend.users
             self.clients[connection.fileno()] = client
             self._poll.register(connection.fileno(), select.EPOLLIN)
             for file in client.doorbells:

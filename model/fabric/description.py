@@ -110,7 +110,7 @@ class Fabric:
     def __post_init__(self) -> None:
         names = self.nodes
         if len(set(names)) != len(names) or len(names) > NODES_MAX:
-            raise BadSettings(f"a fabric has at most {NODES_MAX} nodes, and each has a name of its own")
+            raise BadSettings(f"a fabric has at most {NODES_MAX} nodes, and their names differ")
         ends = [(link.a, link.b) for link in self.links]
         if len({frozenset(pair) for pair in ends}) != len(ends):
             raise BadSettings("two links have the same ends; put a switch into one of them")
@@ -124,7 +124,8 @@ class Fabric:
                 raise BadSettings(f"host {host!r} needs exactly one link")
         if not self.flows:
             raise BadSettings("the fabric has no flow")
-        for one in (*self.flows, *self.background):
+        senders: tuple[Flow | Background, ...] = (*self.flows, *self.background)
+        for one in senders:
             if one.source not in self.hosts or one.destination not in self.hosts or one.source == one.destination:
                 raise BadSettings(f"a flow from {one.source!r} to {one.destination!r} needs two hosts of the fabric")
         reached = self.distances(self.hosts[0])

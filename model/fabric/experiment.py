@@ -18,7 +18,7 @@ CONTROL_BYTES = 90      # of a control frame on the wire
 
 @dataclass(frozen=True)
 class FabricExperiment:
-    """Flows over a fabric; a fabric of a TOML file has rates, delays, buffers and flows of its own.
+    """Flows over a fabric; a TOML file of a fabric states rates, delays, buffers and flows itself.
 
     Raises
     ------

@@ -14,6 +14,8 @@ from weft.tb.app.serve.functional import MAC
 from weft.tb.app.serve.settings import LinkSettings, Settings
 
 RULES_MAX, MS_NS = 100, 1_000_000
+WITHOUT_LINKS = {"direct": "direct back end, which has no packets",
+                 "pci": "pci back end, whose links are no simulated ones"}
 
 
 def text_of(settings: dict[str, Any]) -> str:
@@ -30,7 +32,7 @@ class Faults:
     def __init__(self, backend: Any, settings: Settings, report: Callable[[str], object]) -> None:
         self._backend, self._report, self._number_of_first = backend, report, settings.first - 1
         self._wall = settings.cards == "functional" and settings.time == "wall"
-        self._has_packets = settings.cards != "direct"
+        self._without = WITHOUT_LINKS.get(settings.cards)
         self._macs = {host: (MAC + n).to_bytes(6) for n, host in enumerate(settings.hosts, self._number_of_first)}
         self._first = LinkSettings(**{name: getattr(settings, name) for name in fields(LinkSettings)})
         self._seed = settings.seed
@@ -50,9 +52,8 @@ class Faults:
 
     def obey(self, table: object) -> dict[str, Any]:
         """Obey a command; return sentences for the user, and the state. Raises BadSettings."""
-        if not self._has_packets:
-            raise BadSettings("the daemon runs the direct back end, which has no packets; start weft serve with "
-                              "--backend functional")
+        if self._without:
+            raise BadSettings(f"the daemon runs the {self._without}; start weft serve with --backend functional")
         do, command = command_of(table, self._macs)
         self._obey(do, command)
         if do == "clear" and command.rule is None:

@@ -51,9 +51,10 @@ class CardBackend(ServeBackend):
         self.contexts: list[Context] = []
         self.links: dict[str, LinkBase] = {}
 
-    def _open(self, name: str, number: int, device: Device, link: LinkBase, config: ContextConfig) -> None:
-        """Open the driver of host ``number``, counted from 0."""
-        self.links[name] = link
+    def _open(self, name: str, number: int, device: Device, link: LinkBase | None, config: ContextConfig) -> None:
+        """Open the driver of host ``number``, counted from 0. Hardware has no ``link`` here."""
+        if link is not None:
+            self.links[name] = link
         self.hosts[name] = add_device(device, mac=MAC + number, ip=IP + number, config=config)
         self.contexts.append(Context(name=self.hosts[name]))
 

@@ -1,6 +1,7 @@
 """Back ends and daemons of `weft serve`."""
 
 import gc
+import pwd
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from weft.tb.app.serve.capture import capture
 from weft.tb.app.serve.direct import DirectBackend
 from weft.tb.app.serve.faults import Faults
 from weft.tb.app.serve.functional import FunctionalBackend
+from weft.tb.app.serve.pci_backend import PciBackend
 from weft.tb.app.serve.settings import Settings
 from weft.tb.app.serve.simulated import LoopBackend, ModelBackend, WallClockModelBackend
 from weft.tb.app.serve.udp_link import UdpLink
@@ -28,6 +30,11 @@ BACKENDS: dict[tuple[str, str], type[FunctionalBackend]] = {
 def serve_here(settings: Settings, report: Callable[[str], None], ended: object) -> None:
     """Serve cards in Python with :func:`serve`."""
     peer = settings.peer()
+    if settings.cards == "pci":
+        users = frozenset(pwd.getpwnam(name).pw_uid for name in settings.users)
+        serve(PciBackend(settings.hosts, settings.device, delay_ns=settings.delay_ns, first=settings.first,
+                         users=users), settings, report, ended)
+        return
     backend = BACKENDS[settings.cards, settings.time](
         settings.hosts, delay_ns=settings.delay_ns, seed=settings.seed, preset=settings.card,
         first=settings.first, uplink=UdpLink(*peer) if peer else None)
@@ -36,7 +43,7 @@ def serve_here(settings: Settings, report: Callable[[str], None], ended: object)
     captures.close()
 
 
-def serve(backend: "FunctionalBackend | RtlBackend", settings: Settings, report: Callable[[str], None],
+def serve(backend: "FunctionalBackend | PciBackend | RtlBackend", settings: Settings, report: Callable[[str], None],
           ended: object) -> None:
     """Serve a back end until ``ended`` is true; then report the numbers of its frames."""
     Path(settings.folder).mkdir(parents=True, exist_ok=True)

@@ -1,18 +1,20 @@
 """Settings of a daemon and its back end: options of ``weft serve``, and JSON input of the bench of the RTL."""
 
+import pwd
 import re
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
+from weft.driver.pci.sysfs import ADDRESS
 from weft.model.impairments import LinkConfig
 from weft.model.loss import GilbertElliott
 from weft.model.settings import PRESET, BadSetting, Setting, chance, check, fields, readable_file
 from weft.tb.app.serve.environment import FOLDER
 
-BACKENDS, TIMES = ("direct", "functional", "model", "rtl"), ("wall", "sim")
+BACKENDS, TIMES = ("direct", "functional", "model", "rtl", "pci"), ("wall", "sim")
 HOST, HOSTS_MAX, RTL_HOSTS = re.compile(r"[a-z][a-z0-9_-]{0,30}"), 200, 2
 DELAY_US, REORDER_FRAMES, SCHEDULE_BYTES_MAX = 1.0, 8, 1 << 16
 UDP, PORT_MAX = re.compile(r"udp:([^:]+):(\d+)(?::(\d+))?", re.ASCII), 0xFFFF
@@ -22,6 +24,23 @@ def _hosts(text: str) -> list[str]:
     names = text.split(",")
     if len(set(names)) < len(names) or not all(map(HOST.fullmatch, names)) or len(names) > HOSTS_MAX:
         raise ValueError("different names are needed, of small letters and digits, with commas between")
+    return names
+
+
+def _devices(text: str) -> list[str]:
+    addresses = text.split(",")
+    if len(set(addresses)) < len(addresses) or not all(map(ADDRESS.fullmatch, addresses)):
+        raise ValueError("addresses of PCI functions are needed, as 0000:00:03.0, with commas between; `weft devices` "
+                         "lists those of cards")
+    return addresses
+
+
+def _users(text: str) -> list[str]:
+    for name in (names := text.split(",")):
+        try:
+            pwd.getpwnam(name)
+        except KeyError:
+            raise ValueError(f"there is no user {name!r}") from None
     return names
 
 
@@ -106,8 +125,14 @@ class Settings(HostSettings):
     """Hosts of a daemon, its cards, and links to other daemons. Raises BadSetting."""
 
     backend: Annotated[str | None, Setting("From memory to memory without packets (direct), or cards: functional in "
-                                           "Python, a timing model, or RTL.", choices=BACKENDS,
+                                           "Python, a timing model, RTL, or hardware (pci).", choices=BACKENDS,
                                            default_text="direct, or functional if an option needs packets")] = None
+    device: Annotated[Sequence[str], Setting("PCI addresses of the cards of the hosts, with commas between, for "
+                                             "back end pci.", read=_devices, metavar="ADDRESSES",
+                                             default_text="none")] = ()
+    users: Annotated[Sequence[str], Setting("Users, besides that of the daemon and root, whose programs may map memory "
+                                            "for the cards of back end pci.", read=_users, metavar="NAMES",
+                                            default_text="none")] = ()
     time: Annotated[str, Setting("Clock of the programs: the one on the wall, or that of the cards.",
                                  choices=TIMES)] = "wall"
     preset: Annotated[str | None, Setting("Size of the cards.", choices=PRESET.choices,
@@ -124,6 +149,7 @@ class Settings(HostSettings):
         if self.backend == "direct" and (name := self.needs_packets):
             raise BadSetting(name, getattr(self, name), "it needs packets, which the direct back end does not have; "
                                                         "leave it out, or choose another --backend")
+        self._check_pci()
         if self.link and (self.backend == "rtl" or self.time == "sim"):
             raise BadSetting("link", self.link, "it needs cards in Python, and wall-clock time")
         if self.first > (most := HOSTS_MAX + 1 - len(self.hosts)):
@@ -131,11 +157,33 @@ class Settings(HostSettings):
         if self.backend == "rtl" and len(self.hosts) != RTL_HOSTS:
             raise BadSetting("hosts", ",".join(self.hosts), f"the RTL has {RTL_HOSTS} cards, and needs as many hosts")
 
+    def _check_pci(self) -> None:
+        if self.backend != "pci":
+            for name in ("device", "users"):
+                if getattr(self, name):
+                    raise BadSetting(name, ",".join(getattr(self, name)), "it needs --backend pci")
+            return
+        if not self.device:
+            raise BadSetting("backend", "pci", "it needs --device with the address of a card; `weft devices` lists "
+                                               "them")
+        if self.hosts == HostSettings.hosts:        # the default, of which one device needs one
+            object.__setattr__(self, "hosts", self.hosts[:len(self.device)])
+        if len(self.hosts) != len(self.device):
+            raise BadSetting("hosts", ",".join(self.hosts), f"{len(self.device)} devices are as many hosts")
+        for name in (*self._needing_packets, *(("preset",) if self.preset else ())):
+            if name != "delay_us":
+                raise BadSetting(name, getattr(self, name), "it needs simulated cards; leave it out, or choose another "
+                                                            "--backend")
+
     @property
     def needs_packets(self) -> str | None:
         """Name of a setting for which the programs' data has to travel in packets, or None."""
+        return next(self._needing_packets, None)
+
+    @property
+    def _needing_packets(self) -> Iterator[str]:
         asked = {name: bool(getattr(self, name)) for name in (*fields(LinkSettings), "capture", "link", "faults")}
-        return next((name for name, there in (asked | {"time": self.time == "sim"}).items() if there), None)
+        return (name for name, there in (asked | {"time": self.time == "sim"}).items() if there)
 
     @property
     def cards(self) -> str:

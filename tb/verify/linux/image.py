@@ -112,7 +112,7 @@ def kernel_and_initrd(scratch):
     for path, text in UNUSED_BY_GUEST.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text)
-    _compile(root / "weft", root)
+    compile_python(root / "weft", root)
     shutil.copy(HERE / "guest_init.sh", root / "init")
     (root / "init").chmod(0o755)
     _pack(root, initrd, where / "bin/busybox")
@@ -120,7 +120,7 @@ def kernel_and_initrd(scratch):
     return vmlinux, initrd
 
 
-def _compile(folder, root):
+def compile_python(folder, root):
     """Compile Python files for the guest, where that is slow, if this Python has the guest's version."""
     if sys.version_info[:2] == (3, 11):
         compileall.compile_dir(folder, quiet=2, stripdir=root, prependdir="/",
@@ -141,6 +141,6 @@ def _make_base(where, root, release):
     for name in MODULES:
         [module] = (where / "lib/modules" / release).rglob(f"{name}.ko")
         shutil.copy(module, root / "lib")
-    _compile(root / "usr/lib/python3.11", root)
+    compile_python(root / "usr/lib/python3.11", root)
     if not (root / "bin/sh").exists():
         (root / "bin/sh").symlink_to("busybox")

@@ -185,7 +185,7 @@ class RawEnd(RawClient):
         self.sends = Ring(files[0], self.qp.send_slots, self.qp.send_slot_bytes)
         self.receives = Ring(files[1], self.qp.recv_slots, self.qp.recv_slot_bytes)
 
-    def connect(self, peer, retry_cnt=2, rnr_retry=7, min_rnr_timer=1):
+    def connect(self, peer, retry_cnt=2, rnr_retry=7, min_rnr_timer=1, timeout=1):
         """Bring the QP to RTS, with short time-outs."""
         for goal, mask, fields in (
                 (QPState.INIT, Mask.PKEY_INDEX | Mask.PORT | Mask.ACCESS_FLAGS, {"port_num": 1, "qp_access_flags": 15}),
@@ -194,7 +194,7 @@ class RawEnd(RawClient):
                                         "is_global": 1, "ah_port_num": 1, "hop_limit": 1, "max_dest_rd_atomic": 4,
                                         "min_rnr_timer": min_rnr_timer}),
                 (QPState.RTS, Mask.SQ_PSN | Mask.TIMEOUT | Mask.RETRY_CNT | Mask.RNR_RETRY | Mask.MAX_QP_RD_ATOMIC,
-                 {"timeout": 1, "retry_cnt": retry_cnt, "rnr_retry": rnr_retry, "max_rd_atomic": 4})):
+                 {"timeout": timeout, "retry_cnt": retry_cnt, "rnr_retry": rnr_retry, "max_rd_atomic": 4})):
             self.call(Opcode.MODIFY_QP, handle=self.qp.handle, mask=Mask.STATE | mask, qp_state=goal, **fields)
 
     def write(self, peer, wr_id=1, opcode=WROpcode.RDMA_WRITE, length=PAGE):

@@ -1,4 +1,4 @@
-"""What holds for every algorithm, whatever the network reports."""
+"""Invariants of every algorithm, whatever the network reports."""
 
 import dataclasses
 import random

@@ -16,7 +16,8 @@ from weft.driver.pci.device import PciDevice, open_access
 from weft.driver.pci.resource_access import ResourceAccess
 from weft.driver.pci.sysfs import SysfsFunction
 from weft.driver.pci.vfio_access import VfioAccess, open_group, open_iommufd
-from weft.driver.terms.errors import InvalidValue, NotSupported, PyverbsRDMAError
+from weft.driver.terms.errors import InvalidValue, PyverbsRDMAError
+from weft.driver.terms.program_mapping import Way
 from weft.tb.test.driver.linux.test_mappers import shape, values_of_the_compiler
 from weft.tb.test.driver.pci.fake_sysfs import FakeKernel, FakeTree
 from weft.tb.test.system import need
@@ -121,8 +122,6 @@ def test_registers_interrupts_memory_and_close(way, tmp_path):
     device.close()
     device.close()
     assert open_files() == before
-    with pytest.raises(NotSupported):
-        device.attach(None, 0, PAGE, 0, PAGE)
 
 
 @pytest.mark.parametrize("kind", [vfio_access.IRQ_ERR, vfio_access.IRQ_REQ])
@@ -202,7 +201,7 @@ def identity(va, length):
 
 
 def test_a_function_without_an_iommu(tmp_path, monkeypatch):
-    monkeypatch.setattr(resource_access, "U_DMA_BUF", tmp_path / "nothing")
+    monkeypatch.setattr(resource_access, "u_dma_bufs", list)
     tree, before = FakeTree(tmp_path), open_files()
     path = tree.function(ADDRESS)
     from weft.driver.linux.mapper import PhysicalMapper
@@ -227,10 +226,29 @@ def test_a_function_without_an_iommu(tmp_path, monkeypatch):
     assert open_files() == before
 
 
+def test_a_group_without_an_iommu_has_interrupts_and_physical_addresses(tmp_path, monkeypatch):
+    monkeypatch.setattr(vfio_access, "u_dma_bufs", list)
+    kernel, before = FakeKernel(tmp_path), open_files()
+    for name in ("vfio", "noiommu-7"):
+        (tmp_path / name).write_bytes(b"")
+    device = PciDevice(open_group(ADDRESS, "7", iommu=False, ioctl=kernel, container=str(tmp_path / "vfio"),
+                                  groups=f"{tmp_path}/"))
+    assert kernel.calls[vfio.SET_IOMMU] == 1 and device.for_programs.way is Way.LOCKED
+    monkeypatch.setattr(device._memory.mapper, "_pages", identity)
+    device.enable_interrupts(2)
+    os.eventfd_write(kernel.eventfds[vfio_access.IRQ_MSIX, 1], 1)
+    assert device.wait(10**12) and not device.wait(0) and not device.polls
+    buffer = device.alloc(PAGE)
+    assert buffer.physical() == buffer.va and not kernel.calls[vfio.MAP_DMA]
+    device.free(buffer)
+    device.close()
+    assert open_files() == before
+
+
 def test_the_first_possible_way_is_taken(tmp_path, monkeypatch):
-    monkeypatch.setattr(resource_access, "U_DMA_BUF", tmp_path / "nothing")
+    monkeypatch.setattr(resource_access, "u_dma_bufs", list)
     taken = []
-    monkeypatch.setattr(module, "open_group", lambda *given: taken.append(given))
+    monkeypatch.setattr(module, "open_group", lambda *given, **more: taken.append(given + tuple(more.items())))
     monkeypatch.setattr(module, "open_iommufd", lambda *given: taken.append(given))
     tree = FakeTree(tmp_path)
     path = tree.function(ADDRESS, driver="vfio-pci", group=7)
@@ -240,6 +258,9 @@ def test_the_first_possible_way_is_taken(tmp_path, monkeypatch):
     (tree.dev / "iommu").write_bytes(b"")
     open_access(ADDRESS, tree.sys, tree.dev / "iommu")
     assert taken == [(ADDRESS, "7"), (ADDRESS, "7"), ("vfio3",)]
+    (path / "iommu_group/name").write_text("vfio-noiommu\n")
+    open_access(ADDRESS, tree.sys, tree.dev / "iommu")
+    assert taken[3:] == [(ADDRESS, "7", ("iommu", False))]
     tree.function("0000:04:00.0")
     access = open_access("0000:04:00.0", tree.sys, tree.dev / "iommu")
     assert isinstance(access, ResourceAccess) and not isinstance(access, VfioAccess)
@@ -260,14 +281,13 @@ def test_a_function_that_is_no_card_is_not_touched(tmp_path):
 def test_a_function_that_cannot_be_opened_is_disabled_again(broken, tmp_path, monkeypatch):
     tree, before = FakeTree(tmp_path), open_files()
     path = tree.function(ADDRESS)
-    monkeypatch.setattr(resource_access, "U_DMA_BUF", tmp_path)
     if broken != "u-dma-buf":
         (path / broken).unlink()
 
     def refused():
         raise PyverbsRDMAError("/dev/udmabuf0 cannot be opened", errno.EACCES)
 
-    monkeypatch.setattr(resource_access, "open_u_dma_buf", refused)
+    monkeypatch.setattr(resource_access, "u_dma_bufs", refused if broken == "u-dma-buf" else list)
     with pytest.raises(PyverbsRDMAError, match="cannot be opened"):
         ResourceAccess(SysfsFunction(ADDRESS, tree.sys))
     assert open_files() == before and (path / "enable").read_text() == "0"

@@ -86,6 +86,21 @@ def test_steps_to_iommufd(tree):
         file.chmod(0o600)
 
 
+def test_steps_to_the_mode_without_an_iommu(tree, monkeypatch):
+    path = tree.function(ADDRESS, driver="vfio-pci", group=7)
+    (path / "iommu_group/name").write_text("vfio-noiommu\n")
+    tree.vfio("vfio")
+    assert f"{tree.dev}/vfio/noiommu-7 is not yours" in missing(tree)
+    tree.vfio("noiommu-7")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert "physical addresses need root" in missing(tree)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert "no huge page is free" in missing(tree)
+    tree.huge_pages(16)
+    found, = survey(tree.sys, tree.dev)
+    assert str(found) == f"{ADDRESS}  driver vfio-pci, no IOMMU: ready, by VFIO with physical addresses"
+
+
 def test_devices_of_other_buses_in_the_group(tree):
     tree.function(ADDRESS, driver="vfio-pci", group=7)
     tree.vfio("vfio", "7")
