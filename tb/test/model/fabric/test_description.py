@@ -64,7 +64,7 @@ def test_a_file_describes_a_fabric(tmp_path):
     ('watched = ["s", "b"]', 'watched = ["a", "b"]', "no link from"),
     ('a = "c"\nb = "s"', 'a = "a"\nb = "c"', "exactly"),
     ("mark_to_kib = 64", "mark_to_kib = 1", "at least mark_from_kib"),
-    ('name = "s"', 'name = "a"', "a name of its own"),
+    ('name = "s"', 'name = "a"', "names differ"),
     ("[[switch]]", "[[switch", "no TOML file"), ('destination = "b"\n\n', 'destination = "a"\n\n', "needs two hosts"),
     ('name = "s"', "", "missing"),
 ])
