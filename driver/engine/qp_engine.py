@@ -125,7 +125,7 @@ class QpEngine:
         self.on_card = False
         self.queues.forget_receives()
 
-    def depart(self):
+    def enter_time_wait(self):
         """Enter TIME-WAIT: the program destroyed the QP, and the card keeps it in ERR.
 
         The QP completes nothing, and sends only the frames of

@@ -44,7 +44,7 @@ class TimeWait:
         """
         while len(self) >= self.most:
             self._end_oldest()
-        qp.depart()
+        qp.enter_time_wait()
         self._commands[qp] = commands
 
     def make_space(self):

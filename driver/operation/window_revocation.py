@@ -24,14 +24,14 @@ class WindowRevocation:
         """Revoke all ``windows`` of an operation. ``gone()`` is called after each removal."""
         windows, owner.windows = owner.windows, []
 
-        def one_gone():
+        def window_closed():
             self.leaving -= 1
             gone()
             self._wake()
 
         self.leaving += len(windows)
         for window in windows:
-            self._windows.close(window, one_gone)
+            self._windows.close(window, window_closed)
 
     def forget(self, owners):
         """Drop all windows of these operations: the card was reset and has none."""

@@ -40,18 +40,18 @@ class RoundTrip:
         self._longest_trip = 0               # upper bound of the round trip at the last response
 
     @property
-    def asking(self):
+    def probing(self):
         """True if a probe has no response."""
         return self.opened is not None
 
-    def asked(self, now):
+    def probe_sent(self, now):
         """Note that a probe is sent."""
         if self.opened is None:
             self.opened = now
         else:
             self._gap = now - self.opened
 
-    def asked_otherwise(self):
+    def discard(self):
         """Discard the measurement: the next response may have another cause than a probe."""
         self.opened = self._gap = None
 
@@ -61,7 +61,7 @@ class RoundTrip:
         if now <= self.clear_at and (opened is None or gap is None):
             self.quiet_ns = self._longest_trip
             return
-        self.asked_otherwise()
+        self.discard()
         if opened is not None and gap is None:
             self._add(now - opened)
             self.quiet_ns = 0

@@ -62,7 +62,7 @@ class ProgressTimer:
         self.limit(timeout_ns, retry_cnt)
         self.deadline = None
         self.probes = 0
-        self._asked = self._stalled = None   # time of the first probe since the last response, progress
+        self._probed = self._stalled = None   # time of the first probe since the last response, progress
         self._interval = probe_ns            # from the next probe to the one after it
         self._hurried = self._at_once = False
         self._lost = 0                       # losses of the next unacknowledged packet since the last progress
@@ -88,18 +88,18 @@ class ProgressTimer:
         self._lost = 0
         self._hurried = False
         if self.round_trip.opened is not None:
-            self.round_trip.asked_otherwise()
+            self.round_trip.discard()
         self.restart(now)
 
     def restart(self, now):
         """Delay the next probe: something was retransmitted or requested, which is not progress by itself."""
-        self._asked = None
+        self._probed = None
         self._at_once = False
         interval = self.round_trip.timeout_ns
         self._interval = interval = interval if interval < self._longest_ns else self._longest_ns
         self.deadline = now + (self._spread(interval) if self.probes else interval)
 
-    def asked_late(self, now):
+    def sent_late(self, now):
         """Delay the next probe: a packet that asks for a response left the card only now."""
         if self.running:
             self.deadline = max(self.deadline, now + self._spread(self._interval))
@@ -110,11 +110,11 @@ class ProgressTimer:
         if trip.opened is not None or now <= trip.clear_at:
             trip.answered(now)
         self._interval = min(max(self.probe_ns, trip.quiet_ns), self._longest_ns)
-        if self._asked is not None:
+        if self._probed is not None:
             self.deadline = min(self.deadline, now + self._spread(self._interval))
         if self.running and trip.quiet_ns:
             self.deadline = max(self.deadline, trip.clear_at)
-        self._asked = None
+        self._probed = None
 
     def lost_again(self):
         """Count a loss of the next unacknowledged packet."""
@@ -134,15 +134,15 @@ class ProgressTimer:
 
     def stop(self):
         self.deadline = None
-        self._asked = self._stalled = None
-        self.round_trip.asked_otherwise()
+        self._probed = self._stalled = None
+        self.round_trip.discard()
 
     def poll(self, now):
         """Return an :class:`Expiry` if the deadline has passed, else None."""
         if self.deadline is None or now < self.deadline:
             return None
-        if self._asked is None:
-            self._asked = now
+        if self._probed is None:
+            self._probed = now
         if self._stalled is None:
             self._stalled = now
         if self.timeout_ns and now >= self._end:
@@ -150,7 +150,7 @@ class ProgressTimer:
             return Expiry.EXHAUSTED
         self._hurried, self._at_once = self._at_once, False
         self.probes += 1
-        self.round_trip.asked(now)
+        self.round_trip.probe_sent(now)
         self.deadline = now + self._spread(self._interval)
         if self.timeout_ns:
             self.deadline = min(self.deadline, self._end)
@@ -162,7 +162,7 @@ class ProgressTimer:
         """Time at which the timer is exhausted."""
         longest = (self.retry_cnt + 1) * self.timeout_ns
         stall = longest * (1 if self._lost > self.retry_cnt else self.STALL_FACTOR)
-        return min(self._asked + longest, self._stalled + stall)
+        return min(self._probed + longest, self._stalled + stall)
 
     def _spread(self, interval):
         """Return the interval plus a variation, with a period of eight probes. The first probe of a QP has none."""

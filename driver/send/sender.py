@@ -185,13 +185,13 @@ class Sender:
             self._acknowledge(named + 1, now, msn)
         elif answer in (Answer.NAK, Answer.RNR_NAK):
             if self._nameable(named, oldest_psn):
-                asked = self.timer.round_trip.asking
+                probing = self.timer.round_trip.probing
                 self._acknowledge(max(named, self.queue.una), now, msn)
                 if self.failed is None and answer is Answer.NAK:
                     self._fail_in_turn(named, _NAK_STATUS[syndrome])
                 elif self.failed is None:
                     self.timer.not_ready(now, rnr_wait_ns(syndrome))
-                    self._count_not_ready(named, asked)
+                    self._count_not_ready(named, probing)
         elif answer is Answer.SEQUENCE_NAK:
             self._on_sequence_nak(named, now)
         else:
@@ -305,7 +305,7 @@ class Sender:
     def _ask_again(self, now):
         if self._recovery.asks(now, self.timer.probe_ns):
             self.counts["report_requests"] += 1
-            self.timer.round_trip.asked_otherwise()
+            self.timer.round_trip.discard()
             self.frames.append(ControlFrame(wire.Opcode.REPORT_REQUEST, self.queue.sent_psn, self.expected_rsn))
 
     # ------------------------------------------------------------------------------------ the clock

@@ -39,7 +39,7 @@ class StandardSender(Sender):
             super().on_transmitted(now, descriptors=descriptors)
             return
         self.in_card -= descriptors
-        self.timer.asked_late(now)
+        self.timer.sent_late(now)
 
     def on_ack(self, psn, syndrome, now, msn=None, requests=0, oldest_psn=None):
         super().on_ack(psn, syndrome, now, oldest_psn=oldest_psn)

@@ -274,7 +274,7 @@ class QP(QPIncarnation, Closing):
         """
         if self.closed:
             return
-        if not self._depart():
+        if not self._enter_time_wait():
             self.reset()
             (self._datagrams or self.context.qps).free_number(self.qp_num)
         self.closed = True

@@ -297,7 +297,7 @@ class QPIncarnation:
         else:
             self._begin_incarnation(self.context.qps.next_number(self.qp_num))
 
-    def _depart(self) -> bool:
+    def _enter_time_wait(self) -> bool:
         """Move the engine to TIME-WAIT, so that the peer still gets answers; return true if it was moved."""
         engine, card = self.engine, self.context.engine
         if not card.time_wait.takes(engine) or self._commands.pending is not None:

@@ -85,12 +85,12 @@ class Engine:
             function = getattr(functions, f"weft_direct_{name}")
             function.restype, function.argtypes = result, arguments
             self._functions[name] = function
-        self.news = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.notices = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.hosts, self.objects, self._tags = {}, {}, itertools.count(1)
         spin_ns = SPIN_NS if len(os.sched_getaffinity(0)) > FEW_PROCESSORS else SPIN_SHORT_NS
-        self._fabric = self._functions["start"](self.news, spin_ns)
+        self._fabric = self._functions["start"](self.notices, spin_ns)
         if not self._fabric:
-            os.close(self.news)
+            os.close(self.notices)
             raise OutOfResources("no memory or descriptor is left for the direct back end")
         self._mutex, self._depth = threading.RLock(), 0
         self._notices = (Notice * _NOTICES)()
@@ -142,7 +142,7 @@ class Engine:
     def deliver(self):
         """Hand the oldest notices to their recipients; return true if there were any."""
         with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self.news)
+            os.eventfd_read(self.notices)
         count = self._functions["notices"](self._fabric, self._notices, _NOTICES)
         for notice in self._notices[:count]:
             if (recipient := self.objects.get(notice.tag)) is not None:
@@ -169,4 +169,4 @@ class Engine:
         self._watch.close()
         self._functions["stop"](self._fabric)
         self._fabric = None
-        os.close(self.news)
+        os.close(self.notices)

@@ -330,7 +330,7 @@ class DirectQP(ServedQP):
             self._direct.call("qp_reset", self.address)
             self._begin_incarnation(self.qp_num)
 
-    def _depart(self):
+    def _enter_time_wait(self):
         """Return false: the direct back end has no acknowledgement that could be lost."""
         return False
 

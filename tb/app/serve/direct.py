@@ -28,7 +28,7 @@ class DirectBackend(FunctionalBackend):
     def __init__(self, hosts: Sequence[str], *, library: Path | None = None, **options: Any) -> None:
         super().__init__(hosts, **options)
         self.engine = Engine((library or build(LIBRARY_FOLDER)).with_name(DIRECT))
-        self.files = [*self.files, self.engine.news]
+        self.files = [*self.files, self.engine.notices]
         for context, name in zip(self.contexts, self.hosts.values(), strict=True):
             self.engine.add_host(name, context.ip, context.qps.size)
 
