@@ -164,8 +164,11 @@ class CardEngine:
         self.fatal, self.stopped, self.commands.fatal = reason, stopped, reason
 
     def _look_after_card(self):
-        """Fail the card if it was silent for too long and its status shows an error."""
-        if self._awaited and (reason := self._watch.look()):
+        """Fail the card if it was silent for too long and its status shows an error. A card may be silent if nothing is
+        expected of it: the time begins again then."""
+        if not self._awaited:
+            self._watch.received(self.device.now_ns())
+        elif reason := self._watch.look():
             self.fail(reason)
 
     @property

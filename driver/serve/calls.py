@@ -78,8 +78,8 @@ def share(client, _request, _tail, files):
     mapping = _mapping_for(client)
     amounts = {ResourceKind.DESCRIPTORS: 1}
     client.account.check(amounts)
-    memory = ProgramMemory(files[0], client.memory_ended, client.account,
-                           owner_of(files[0], client.socket))
+    memory = ProgramMemory(files[0], client.memory_ended, client.account, owner_of(files[0], client.socket),
+                           client=client, accesses=client.accesses)
     return {"handle": client.add(Kind.MEMORY, memory, amounts), "way": mapping.way, "space": mapping.space}, []
 
 

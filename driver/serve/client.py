@@ -13,6 +13,7 @@ from ..terms.enums import WCOpcode
 from ..terms.errors import InvalidValue, OutOfResources
 from ..verbs.context import Context
 from .object_types import ON_CARDS
+from .process import Accesses
 from .program_memory import ServedMR
 from .quota import DESCRIPTORS_OF_PROGRAM, OF_ONE, Account, ResourceKind
 from .ring import Ended, Violation
@@ -108,6 +109,8 @@ class Client:
         Function to call before an event is reported to the client, which may read the clock then.
     sysfs : SysfsTree
         Files of the host; set by the daemon.
+    accesses : Accesses
+        Accesses to the memory of programs; set by the daemon.
     users : set of int
         Users, besides those of the daemon and root, whose programs may map memory for hardware; set by the daemon.
     violated : Exception or None
@@ -125,7 +128,7 @@ class Client:
     def __init__(self, connection, name, whole):
         self.socket, self.context, self.sysfs = connection, None, None
         self.name, self.account, self.before = name, Account(OF_ONE, whole), lambda: None
-        self.users = frozenset()
+        self.users, self.accesses = frozenset(), Accesses()
         self.account.take(_OF_ITSELF)
         with contextlib.ExitStack() as undo:
             undo.callback(self.account.close)
@@ -295,10 +298,15 @@ class Client:
         if not any(memory.exists for memory in self.objects[Kind.MEMORY].values()):
             self.violated = self.violated or Ended("it has ended")
 
-    def blocks(self, ended):
-        """Note, in another thread, that an access to the program's memory does not end; ``ended``: it was killed."""
-        what = "it was killed" if ended else "it cannot be killed: end it, or this daemon"
-        self.violated = self.violated or Violation(f"an access to its memory does not end; {what}")
+    def blocks(self, end):
+        """End the program, in another thread, because an access to its memory does not end; return a clause on that.
+
+        ``end`` is :func:`~weft.driver.serve.process.end`.
+        """
+        self.violated = self.violated or Ended("it was killed")
+        killed = end(self.socket, [memory.fileno() for memory in list(self.objects[Kind.MEMORY].values())])
+        return "was dropped: an access to its memory does not end; " + (
+            "it was killed" if killed else "it cannot be killed: end it, or this daemon")
 
     def fall_asleep(self):
         """Request doorbells, because the daemon is about to sleep."""

@@ -28,6 +28,7 @@ from ..verbs.context import Context
 from ..verbs.device_list import open_card
 from . import calls, connection_calls
 from .client import Client
+from .process import Accesses, CopyWatch
 from .quota import Account, of_this_process
 from .ring import Ended, Violation
 from .shared_memory import compiled, fence, reader
@@ -88,6 +89,10 @@ class ServeBackend:
         """Advance drivers, cards and time for a moment; return true if something happened, or soon will."""
         raise NotImplementedError
 
+    def copying(self) -> tuple[int, Client] | None:
+        """Return number and client of an access to a program's memory that takes place in another thread, or None."""
+        return None
+
     def client(self, connection: socket.socket, name: str, whole: Account) -> Client:
         """Return the :class:`~weft.driver.serve.client.Client` of a program that connected."""
         return Client(connection, name, whole)
@@ -124,6 +129,7 @@ class Daemon:
         self.backend, self.report, backend.failed = backend, report, self._card_failed
         self.account = Account(of_this_process() if most is None else most)
         self.clients, self._listeners, self._watched, self.contained = {}, {}, {}, 0
+        self._accesses = Accesses()
         self._poll = select.epoll()
         self.paths, self._sysfs = {}, {}
         self._called = False      # calls were answered since the last round
@@ -134,6 +140,7 @@ class Daemon:
             self._sysfs[host] = SysfsTree(os.path.join(folder, f"{host}.sys"), host, open_card(backend.hosts[host]),
                                           functools.partial(backend.statistics, host))
             self._listen(host, self.paths[host])
+        self._copies = CopyWatch(lambda: backend.copying() or self._accesses.current, report)
 
     def _listen(self, host, path):
         with contextlib.suppress(FileNotFoundError):
@@ -228,7 +235,7 @@ class Daemon:
                 connection.close()
                 self.report(f"a program on {host} was turned away: {problem}")
                 return
-            client.sysfs, client.users = self._sysfs[host], self.backend.users
+            client.sysfs, client.users, client.accesses = self._sysfs[host], self.backend.users, self._accesses
             self.clients[connection.fileno()] = client
             self._poll.register(connection.fileno(), select.EPOLLIN)
             for file in client.doorbells:
@@ -330,6 +337,7 @@ class Daemon:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self.paths[host])
             self._sysfs[host].close()
+        self._copies.close()
         self._poll.close()
 
 

@@ -1,5 +1,6 @@
 """Processes of programs: their numbers, and the end of one that blocks the daemon."""
 
+import errno
 import os
 import signal
 import socket
@@ -32,10 +33,14 @@ def owner_of(file, connection):
     if not number or user != os.geteuid():
         return 0
     try:
-        there, users = os.stat(f"/proc/{number}/mem"), _users_of(number)
+        return number if _is_memory_of(number, file) and _users_of(number) == {user} else 0
     except OSError:
         return 0
-    return number if os.path.samestat(there, os.fstat(file)) and users == {user} else 0
+
+
+def _is_memory_of(number, file):
+    """Return true if ``file`` is ``mem`` of the process that has this number now. Raises OSError if there is none."""
+    return os.path.samestat(os.stat(f"/proc/{number}/mem"), os.fstat(file))
 
 
 def _users_of(number):
@@ -44,18 +49,20 @@ def _users_of(number):
         return next(set(map(int, line.split()[1:])) for line in status if line.startswith(b"Uid:"))
 
 
-def end(connection):
-    """Kill the process that connected. Return false if it may not be killed."""
+def end(connection, files):
+    """Kill the process that connected. Return false if it may not be killed, or has ended.
+
+    Parameters
+    ----------
+    connection : socket
+    files : iterable of int
+        Descriptors of the memory of the program: Linux before 6.5 has the number of the process alone, which may be
+        that of another one, unless one of the files is its memory.
+    """
     try:
-        process = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD)
+        process = _process_of(connection, files)
     except OSError:
-        number, _ = credentials_of(connection)
-        if not number:
-            return False
-        try:
-            process = os.pidfd_open(number)
-        except OSError:
-            return False
+        return False
     try:
         signal.pidfd_send_signal(process, signal.SIGKILL)
         return True
@@ -65,6 +72,52 @@ def end(connection):
         os.close(process)
 
 
+def _process_of(connection, files):
+    """Return a descriptor of the process that connected. Raises OSError."""
+    try:
+        return connection.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD)
+    except OSError as problem:
+        if problem.errno != errno.ENOPROTOOPT:
+            raise
+    number, _ = credentials_of(connection)
+    process = os.pidfd_open(number)      # before the look at its memory: both are of one process
+    try:
+        if any(_is_memory_of(number, file) for file in files):
+            return process
+        raise ProcessLookupError
+    except OSError:
+        os.close(process)
+        raise
+
+
+class Accesses:
+    """Accesses of one thread to memory of programs.
+
+    Attributes
+    ----------
+    count : int
+        Accesses that have begun, plus those that have ended.
+    client : Client or None
+        Program of the last one.
+    """
+
+    def __init__(self):
+        self.count, self.client = 0, None
+
+    def begin(self, client):
+        self.client = client
+        self.count += 1
+
+    def end(self):
+        self.count += 1
+
+    @property
+    def current(self):
+        """Number and client of the access that has begun and not ended, or None."""
+        count = self.count
+        return (count, self.client) if count & 1 else None
+
+
 class CopyWatch:
     """Thread that ends programs whose memory blocks a copy, such as pages of a file system that the program serves.
 
@@ -72,10 +125,13 @@ class CopyWatch:
     ----------
     copying : callable()
         Returns the copy that takes place and the client whose memory it accesses, or None. Copies are compared.
+    report : callable(sentence)
+        Function for messages to the operator: the daemon's own thread may be the one that is blocked.
     """
 
-    def __init__(self, copying):
-        self._copying, self._looks, self._stopped = copying, max(1, round(LIMIT_S / LOOK_S)), threading.Event()
+    def __init__(self, copying, report):
+        self._copying, self._report, self._stopped = copying, report, threading.Event()
+        self._looks = max(1, round(LIMIT_S / LOOK_S))
         self._thread = threading.Thread(target=self._run, name="weft-copy-watch", daemon=True)
         self._thread.start()
 
@@ -85,10 +141,9 @@ class CopyWatch:
             found = self._copying()
             seen = seen + 1 if found is not None and found == last else 0
             last = found
-            if seen >= self._looks:
-                seen = 0
+            if seen == self._looks:
                 _copy, client = found
-                client.blocks(end(client.socket))
+                self._report(f"a program on {client.name} {client.blocks(end)}")
 
     def close(self):
         self._stopped.set()

@@ -1,6 +1,5 @@
 """Memory of programs, and regions of it."""
 
-import contextlib
 import ctypes
 import fcntl
 import os
@@ -12,6 +11,7 @@ from ..queue.command import CommandError
 from ..terms.errors import InUse, InvalidValue, OutOfResources
 from ..verbs.mr import MR
 from .coverage import Coverage
+from .process import Accesses
 from .quota import ResourceKind
 
 LARGE_PAGE = 2 << 20
@@ -37,6 +37,10 @@ class ProgramMemory:
         Pays for the pages of regions: once for each page, like pinned memory, however many regions have it.
     process : int
         Number of the process, or 0; see :func:`~weft.driver.serve.process.owner_of`.
+    client : Client or None
+        The program.
+    accesses : Accesses, optional
+        Notes each access: a page may never arrive.
 
     Attributes
     ----------
@@ -49,8 +53,9 @@ class ProgramMemory:
         If the file is another one.
     """
 
-    def __init__(self, file, ended=lambda: None, account=None, process=0):
+    def __init__(self, file, ended=lambda: None, account=None, process=0, *, client=None, accesses=None):
         _check(file)
+        self._client, self._accesses = client, Accesses() if accesses is None else accesses
         self._file, self._ended, self.users = os.dup(file), ended, 0
         self._account, self._pinned, self.process = account, Coverage(), process
 
@@ -90,10 +95,13 @@ class ProgramMemory:
         MemoryFault
             If the program has no such page, or no memory any more.
         """
+        self._accesses.begin(self._client)
         try:
             data = os.pread(self._file, length, address)
         except OSError as error:
             raise MemoryFault(f"{length} bytes at {address:#x}: {error.strerror}") from None
+        finally:
+            self._accesses.end()
         if not data:
             self._ended()
             raise MemoryFault("the program has no memory any more")
@@ -101,9 +109,15 @@ class ProgramMemory:
 
     def write(self, address, data):
         """Write bytes within a page, if the program has it."""
-        with contextlib.suppress(OSError):
-            if not os.pwrite(self._file, data, address):
-                self._ended()
+        self._accesses.begin(self._client)
+        try:
+            there = os.pwrite(self._file, data, address)
+        except OSError:
+            return
+        finally:
+            self._accesses.end()
+        if not there:
+            self._ended()
 
     @property
     def exists(self):

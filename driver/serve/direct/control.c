@@ -1,7 +1,6 @@
 /* Functions of the daemon: objects are created, changed and destroyed here. See engine.py for their use. */
 #include "direct.h"
 
-#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -13,10 +12,9 @@ PUBLIC void weft_direct_lock(struct fabric *fabric) {
     __atomic_sub_fetch(&fabric->wanted, 1, __ATOMIC_SEQ_CST);
 }
 
-/* Release the lock after a change, and wake up the thread. */
+/* Release the lock, and wake up the thread if something that it may wait for has changed. */
 PUBLIC void weft_direct_unlock(struct fabric *fabric) {
-    fabric->changed = 1;
-    if (fabric->sleeping) eventfd_write(fabric->kick, 1);
+    if (fabric->changed && fabric->sleeping) eventfd_write(fabric->kick, 1);
     pthread_mutex_unlock(&fabric->lock);
 }
 
@@ -46,7 +44,7 @@ PUBLIC struct fabric *weft_direct_start(int news, uint64_t spin_ns) {
 /* End the thread; no object is left. */
 PUBLIC void weft_direct_stop(struct fabric *fabric) {
     weft_direct_lock(fabric);
-    fabric->stop = 1;
+    fabric->stop = fabric->changed = 1;
     weft_direct_unlock(fabric);
     pthread_join(fabric->thread, NULL);
     for (struct host *host = fabric->hosts, *next; host; host = next) {
@@ -116,12 +114,14 @@ PUBLIC struct client *weft_direct_client(struct host *host, uint64_t tag, void *
     *client = (struct client){ .host = host, .next = host->fabric->clients, .bell = bell, .tag = tag,
                                .doorbell = doorbell, .wake = wake };
     host->fabric->clients = client;
+    host->fabric->changed = 1; /* a thread that sleeps has not asked this client for doorbells */
     return client;
 }
 
 PUBLIC void weft_direct_region_close(struct host *host, uint32_t index) {
     if (index >= host->region_count) return;
     host->fabric->window.qp = host->fabric->merged.qp = NULL;
+    if (host->regions[index] && host->regions[index]->gone) host->fabric->changed = 1;
     free(host->regions[index]);
     host->regions[index] = NULL;
 }
@@ -133,7 +133,7 @@ PUBLIC void weft_direct_client_close(struct client *client) {
     epoll_ctl(client->host->fabric->epoll, EPOLL_CTL_DEL, client->doorbell, NULL);
     /* Objects are left if the daemon could not destroy them: nothing may use them any more. */
     for (struct qp *qp = client->qps; qp; qp = qp->next) {
-        leave_queues(qp);
+        leave(qp);
         weft_direct_qp_leave(qp, 0);
         *place_of(client->host, qp->number, qp->payload_max > 0) = NULL;
     }
@@ -249,6 +249,7 @@ PUBLIC void weft_direct_qp_modify(struct qp *qp, const struct attributes *attr) 
     }
     if (before < IBV_QPS_RTS && attr->state >= IBV_QPS_RTS) qp->send_psn = attr->send_psn;
     qp->waiting = NOT_WAITING; /* with the new time limits, from now on */
+    qp->client->host->fabric->changed = 1;
     if (attr->state == IBV_QPS_RTS) qp->draining = 0;
     if (attr->state == IBV_QPS_SQD && !qp->busy) drained(qp);
     activate(qp);
@@ -270,8 +271,7 @@ PUBLIC int weft_direct_qp_draining(const struct qp *qp) { return qp->draining; }
 
 /* Return to RESET: requests and receives that are posted are dropped. */
 PUBLIC void weft_direct_qp_reset(struct qp *qp) {
-    leave_queues(qp);
-    qp->client->host->fabric->window.qp = qp->client->host->fabric->merged.qp = NULL;
+    leave(qp);
     memset(&qp->attr, 0, sizeof qp->attr);
     qp->peer_host = NULL;
     weft_direct_qp_leave(qp, 0);
@@ -287,8 +287,7 @@ PUBLIC void weft_direct_qp_reset(struct qp *qp) {
 
 PUBLIC void weft_direct_qp_close(struct qp *qp) {
     struct host *host = qp->client->host;
-    leave_queues(qp);
-    host->fabric->window.qp = host->fabric->merged.qp = NULL;
+    leave(qp);
     weft_direct_qp_leave(qp, 0);
     *place_of(host, qp->number, qp->payload_max > 0) = NULL;
     struct qp **at = &qp->client->qps;

@@ -238,5 +238,5 @@ enum ibv_wc_status send_datagram(struct qp *qp, struct request *r);
 /* loop.c */
 uint64_t now_ns(void);
 void activate(struct qp *qp);
-void leave_queues(struct qp *qp);
+void leave(struct qp *qp);
 void *run(void *fabric);

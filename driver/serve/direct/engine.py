@@ -7,7 +7,6 @@ import os
 import threading
 
 from ...terms.errors import OutOfResources
-from ..process import CopyWatch
 
 _NOTICES = 1024      # that are handed over at once: a program may cause them without end
 _PTR, _INT, _U32, _U64 = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_uint64
@@ -93,8 +92,7 @@ class Engine:
             os.close(self.notices)
             raise OutOfResources("no memory or descriptor is left for the direct back end")
         self._mutex, self._depth = threading.RLock(), 0
-        self._notices = (Notice * _NOTICES)()
-        self._watch = CopyWatch(self._copying)
+        self._notices, self._more = (Notice * _NOTICES)(), False
 
     @contextlib.contextmanager
     def held(self):
@@ -122,7 +120,7 @@ class Engine:
             raise OutOfResources(f"no memory is left for another {name} of the direct back end")
         return made
 
-    def _copying(self):
+    def copying(self):
         """Return the number of the copy that takes place and its client, or None. A blocked thread has the lock."""
         tag = _U64()
         number = self._functions["copying"](self._fabric, tag)
@@ -140,10 +138,17 @@ class Engine:
         self.hosts[name] = self.new("host", self._fabric, ip, qp_slots)
 
     def deliver(self):
-        """Hand the oldest notices to their recipients; return true if there were any."""
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self.notices)
+        """Hand the oldest notices to their recipients; return true if there were any.
+
+        The lock is needed only then: a copy that blocks has it, and the daemon continues meanwhile.
+        """
+        if not self._more:
+            try:
+                os.eventfd_read(self.notices)
+            except BlockingIOError:
+                return False
         count = self._functions["notices"](self._fabric, self._notices, _NOTICES)
+        self._more = count == _NOTICES
         for notice in self._notices[:count]:
             if (recipient := self.objects.get(notice.tag)) is not None:
                 recipient.on_notice(notice.kind, notice.event)
@@ -166,7 +171,6 @@ class Engine:
     def close(self):
         """End the thread, after all objects."""
         self._counts = self.counts
-        self._watch.close()
         self._functions["stop"](self._fabric)
         self._fabric = None
         os.close(self.notices)

@@ -3,7 +3,6 @@
 
 #include <sched.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <time.h>
 
 enum { BUDGET = 128 << 10, EVENTS = 64, NS_PER_MS = 1000000 };
@@ -24,9 +23,11 @@ void activate(struct qp *qp) {
     fabric->active_end = &qp->queue_next;
 }
 
-/* Remove a QP from the queues of the loop. */
-void leave_queues(struct qp *qp) {
+/* Forget a QP that ends or is reset. Those that wait for it look at it again. */
+void leave(struct qp *qp) {
     struct fabric *fabric = qp->client->host->fabric;
+    fabric->changed = 1;
+    fabric->window.qp = fabric->merged.qp = NULL;
     struct qp **at = &fabric->active;
     while (*at && *at != qp) at = &(*at)->queue_next;
     if (*at) {

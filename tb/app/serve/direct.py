@@ -32,6 +32,9 @@ class DirectBackend(FunctionalBackend):
         for context, name in zip(self.contexts, self.hosts.values(), strict=True):
             self.engine.add_host(name, context.ip, context.qps.size)
 
+    def copying(self) -> tuple[int, Client] | None:
+        return self.engine.copying()
+
     def client(self, connection: socket.socket, name: str, whole: Account) -> Client:
         return DirectClient(self.engine, connection, name, whole)
 

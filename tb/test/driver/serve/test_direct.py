@@ -1,7 +1,11 @@
 """Tests of the direct back end: programs on it, and random programs on it and on functional cards."""
 
+import os
 import random
+import re
+import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -27,6 +31,7 @@ from weft.tb.verify.programs.run import PASSED, one
 from weft.tb.verify.programs.session import serving
 
 PORT, REQUESTS, IDLE_S, CORE = 23900, 600, 1, 0.05
+REGIONS = 200
 FLUSHED = 500      # more than the thread flushes at once
 CHOSEN = ("ibv_rc_pingpong", "ibv_rc_pingpong -c -e", "ibv_srq_pingpong", "ib_write_bw -q 4", "ib_send_bw -e",
           "ib_read_bw", "ib_atomic_bw", "ib_write_lat", "ib_send_lat -e", "ib_send_lat -R", "rping", "fi_pingpong -c",
@@ -132,14 +137,21 @@ def test_a_deregistered_region_is_not_accessed(served):
     assert bytes(b.mapping) == before and not messages
 
 
-def test_a_request_waits_for_its_receive_and_fails_with_its_peer(served):
+@pytest.mark.parametrize("how", ["ERR", "RESET", "destroyed", "ended"])
+def test_a_request_waits_for_its_receive_and_fails_with_its_peer(served, how):
+    """It waits for the receive without limit, while the thread sleeps."""
     daemon, _ = served
     a, b = pair(daemon)
     a.write(b, opcode=WROpcode.SEND)
     for _ in range(5):
         daemon.turn()
     assert not a.completions.take()
-    b.call(Opcode.MODIFY_QP, handle=b.qp.handle, mask=QPAttrMask.STATE, qp_state=QPState.ERR)
+    if how == "destroyed":
+        b.call(Opcode.DESTROY, kind=Kind.QP, handle=b.qp.handle)
+    elif how == "ended":
+        b.close()
+    else:
+        b.call(Opcode.MODIFY_QP, handle=b.qp.handle, mask=QPAttrMask.STATE, qp_state=QPState[how])
     assert a.completion().status == WCStatus.RETRY_EXC_ERR
     for end in (a, b):
         end.close()
@@ -159,12 +171,34 @@ def test_a_request_that_waits_for_a_receive_notices_that_its_peer_fails_by_itsel
     assert a.completion().status == WCStatus.RETRY_EXC_ERR
 
 
+def test_registrations_leave_the_thread_asleep():
+    """No request waits for them; a wake-up for each took as long as all else."""
+    before = set(os.listdir("/proc/self/task"))
+    with local_daemon(backend_type=PolledBackend) as (daemon, _):
+        python = {str(thread.native_id) for thread in threading.enumerate()}
+        (thread,) = set(os.listdir("/proc/self/task")) - before - python
+        a, b = pair(daemon)
+        slept = _sleeps(thread)
+        for _ in range(REGIONS):
+            keys = a.register(a.shared, address_of(a.mapping), PAGE, a.pd)
+            a.call(Opcode.DESTROY, kind=Kind.MR, handle=keys.handle)
+        assert _sleeps(thread) - slept < REGIONS / 10
+        works(a, b)
+
+
+def _sleeps(thread):
+    """Return how often a thread of this process went to sleep."""
+    status = Path(f"/proc/self/task/{thread}/status").read_text()
+    return int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)", status, re.MULTILINE)[1])
+
+
 def test_notices_without_end_do_not_stop_the_daemon(served, monkeypatch):
     """A program causes one with each completion for which it has no space in its completion channel."""
     daemon, _ = served
     pages, turns = [1, 1, 1], 2
     with monkeypatch.context() as patch:
         patch.setitem(daemon.backend.engine._functions, "notices", lambda _fabric, _to, most: most * pages.pop())
+        os.eventfd_write(daemon.backend.engine.news, 1)
         for _ in range(turns):
             daemon.turn()
     assert len(pages) == 1

@@ -163,28 +163,36 @@ def test_memory_of_another_user_or_process_is_not_accessed_by_number():
 def test_a_copy_that_does_not_end_is_reported_once_it_is_old(monkeypatch):
     monkeypatch.setattr(process, "LOOK_S", 0.01)
     monkeypatch.setattr(process, "LIMIT_S", 0.05)
-    ended = []
-    monkeypatch.setattr(process, "end", ended.append)
-    reported = threading.Event()
+    reported, sentences, looks = threading.Event(), [], []
 
     class Client:
-        socket = "its socket"
+        name = "a"
 
-        def blocks(self, _killed):
+        def blocks(self, end):
+            assert end is process.end
+            return "was dropped"
+
+    def copying():
+        looks.append(next(numbers, 41))
+        if len(looks) > 100:
             reported.set()
+        return looks[-1], client
 
     numbers, client = iter(range(1, 40, 2)), Client()
-    watch = process.CopyWatch(lambda: (next(numbers, 41), client))      # 20 copies, then one that does not end
+    watch = process.CopyWatch(copying, sentences.append)      # 20 copies, then one that does not end
     try:
         assert reported.wait(60)
-        assert next(numbers, None) is None and ended[0] == "its socket"
+        assert sentences == ["a program on a was dropped"]      # once
     finally:
         watch.close()
 
 
-def test_the_process_that_connected_is_killed():
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with ours, theirs, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+@pytest.mark.parametrize("pidfd", [True, False], ids=["by_socket", "by_number"])
+def test_the_process_that_connected_is_killed(monkeypatch, pidfd):
+    """Without a descriptor of the process from its socket, its memory shows that it has its number still."""
+    if not pidfd:
+        monkeypatch.setattr(process, "_SO_PEERPIDFD", 9999)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener, open("/proc/self/mem", "rb") as other:
         listener.bind("\0" + os.urandom(8).hex())
         listener.listen()
         child = os.fork()
@@ -193,9 +201,13 @@ def test_the_process_that_connected_is_killed():
                 connection.connect(listener.getsockname())
                 signal.pause()
         connection, _ = listener.accept()
-        with connection:
-            assert process.end(connection)
-        assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+        with connection, open(f"/proc/{child}/mem", "rb") as memory:
+            if not pidfd:
+                assert not process.end(connection, [other.fileno()]) and os.waitpid(child, os.WNOHANG) == (0, 0)
+            assert process.end(connection, [other.fileno(), memory.fileno()])
+            assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+            assert not process.end(connection, [memory.fileno()])      # it has ended
+        assert not process.end(connection, [])                         # and its connection is closed
 
 
 def _userfault(mapping):
@@ -221,7 +233,7 @@ def test_a_page_that_its_program_never_provides_ends_that_program_alone(monkeypa
             pytest.skip("this user may not handle page faults of the kernel (userfaultfd)")
         killed = threading.Event()
 
-        def end(connection):
+        def end(connection, files):
             os.close(handler)
             killed.set()
             return True
@@ -232,4 +244,38 @@ def test_a_page_that_its_program_never_provides_ends_that_program_alone(monkeypa
         works(*good)
         while sum(isinstance(client, DirectClient) for client in daemon.clients.values()) > 3:
             daemon.turn()
-        assert len(messages) == 1 and "does not end" in messages[0]
+        assert len(messages) == 1 and "does not end; it was killed" in messages[0]
+
+
+@pytest.mark.parametrize(("call", "opcode"), [("pread", WROpcode.RDMA_READ), ("pwrite", WROpcode.RDMA_WRITE)])
+def test_a_page_that_never_arrives_ends_its_program_on_cards_too(monkeypatch, call, opcode):
+    """The thread that is blocked is that of the daemon, so another one reports it. A file system that the program
+    serves blocks the call; here the call waits for the end of the program."""
+    monkeypatch.setattr(process, "LOOK_S", 0.05)
+    monkeypatch.setattr(process, "LIMIT_S", 0.2)
+    real, killed = getattr(os, call), threading.Event()
+    with local_daemon() as (daemon, messages):
+        (a, b), good = long_pair(daemon), long_pair(daemon)
+        place, victims, lapsed = address_of(b.mapping) + ABSENT * PAGE, [], []
+
+        def blocked(file, data, address):
+            if address == place and not killed.wait(60):
+                lapsed.append(address)
+            return real(file, data, address)
+
+        def end(connection, files):
+            victims.append((connection, *files))
+            killed.set()
+            return True
+
+        monkeypatch.setattr(os, call, blocked)
+        monkeypatch.setattr(process, "end", end)
+        clients = set(daemon.clients.values())
+        a.write(b, opcode=opcode, length=PAGES * PAGE)
+        while len(daemon.clients) > 3:
+            daemon.turn()
+            assert not lapsed
+        (gone,) = clients - set(daemon.clients.values())
+        assert victims[0][0] is gone.socket and len(victims) == 1 and len(victims[0]) == 2
+        assert len(messages) == 1 and "does not end; it was killed" in messages[0]
+        works(*good)
