@@ -13,7 +13,7 @@ from weft.tb.app.serve.functional import REST_S, SLOT_LOG2, CardBackend
 from weft.tb.sim.flow.failure import Failure
 
 BUSY_NS = 100_000       # a shorter rest polls: the daemon's sleeps have whole milliseconds
-UNUSABLE = PyverbsRDMAError, IncompatibleCard, OSError      # exceptions of a card that cannot be brought up
+UNUSABLE = PyverbsRDMAError, IncompatibleCard, OSError      # exceptions of a card's start and end
 GONE = "its function reported an uncorrectable error, or is about to be removed; end the daemon to release it"
 
 
@@ -94,7 +94,11 @@ class PciBackend(CardBackend):
         for host in self.hosts:
             with contextlib.suppress(PyverbsRDMAError, TimeoutError):
                 self._count(host)
-        self._release()
+        try:
+            self._release()
+        except UNUSABLE as error:
+            raise Failure(f"a card did not end as it should: {error}; the kernel takes its memory away, and the next "
+                          "start resets it") from None
 
     def _release(self) -> None:
         """Stop the cards, and release their functions, each whatever another one raises."""

@@ -178,8 +178,13 @@ def test_a_card_that_cannot_be_brought_up_is_a_sentence(error, sentence):
         def close(self):
             raise InvalidValue("12 ranges of memory are in use", errno.EBUSY)
 
+    device = Unusable(EventLoop(), preset="test")
     with pytest.raises(Failure, match=f"the card of host a cannot be used: .*{sentence}"):
-        PciBackend(["a"], ["0000:00:03.0"], delay_ns=1000, opener=lambda _: Unusable(EventLoop(), preset="test"))
+        PciBackend(["a"], ["0000:00:03.0"], delay_ns=1000, opener=lambda _: device)
+    backend = PciBackend([], [], delay_ns=1000)
+    backend.devices.append(device)
+    with pytest.raises(Failure, match="a card did not end as it should: 12 ranges of memory are in use"):
+        backend.close()
 
 
 def test_the_rule_and_the_unit_fit_the_card_and_the_command():
