@@ -33,7 +33,8 @@ int map_region(const struct context *c, uint64_t dma, void *start, size_t length
     int error = map_pages(c, dma, at, end - at, 1);
     if (error == EFAULT && !(access & WRITES)) error = map_pages(c, dma, at, end - at, 0);
     if (error) weft_log("the kernel does not map %zu bytes at %p for the card: %s%s", length, start, strerror(error),
-                        error == ENOMEM ? "; this process may lock too little memory (ulimit -l)" : "");
+                        error == ENOMEM ? "; this process may lock too little memory (ulimit -l)"
+                        : error == ENOSPC ? "; a card has dma_entry_limit maps at most (module vfio_iommu_type1)" : "");
     return error;
 }
 

@@ -64,8 +64,11 @@ static int open_memory(void) {
 
 /* Get the file through which this process maps its memory for the card, if it does that. */
 static int mapper_of(struct context *c, uint32_t way) {
+    int file;
     if ((way != WEFT_WAY_VFIO && way != WEFT_WAY_IOMMUFD) || c->mapper >= 0) return 0;
-    return weft_call(c, (struct call){ .opcode = WEFT_MAPPER, .files = &c->mapper, .count = 1 });
+    int error = weft_call(c, (struct call){ .opcode = WEFT_MAPPER, .files = &file, .count = 1 });
+    if (!error) c->mapper = file;
+    return error;
 }
 
 /* Get the handle of this process's memory on a connection, which a forked child may have inherited. */
@@ -79,7 +82,7 @@ static int memory_of(struct context *c, uint32_t *handle) {
         error = file < 0 ? errno : weft_call(c, (struct call){ .opcode = WEFT_SHARE, .file = &file, .answer = &answer,
                                                                .answer_size = sizeof answer });
         if (file >= 0) close(file);
-        if (!error) error = mapper_of(c, answer.way);
+        if (!error && (error = mapper_of(c, answer.way))) weft_destroy(c, WEFT_KIND_MEMORY, answer.handle);
         if (!error) c->owner = getpid(), c->memory = answer.handle, c->mapping = answer;
     }
     *handle = c->memory;
@@ -149,7 +152,6 @@ static int change(struct region *mr, int flags, const struct region *as, uint64_
         .length = as->ibv.length, .iova = as->iova };
     struct weft_keys keys;
     int moves = flags & IBV_REREG_MR_CHANGE_TRANSLATION, error = moves ? memory_of(c, &body.memory) : 0;
-    if (!error && moves) error = prepare(c, as->ibv.addr, as->ibv.length, as->access);
     if (!error) error = weft_call(c, (struct call){ .opcode = WEFT_REREG_MR, .body = &body, .size = sizeof body,
                                                     .answer = &keys, .answer_size = sizeof keys });
     *dma = error || !moves ? 0 : keys.dma;
@@ -172,8 +174,14 @@ PUBLIC int ibv_rereg_mr(struct ibv_mr *ibv, int flags, struct ibv_pd *pd, void *
     if (flags & IBV_REREG_MR_CHANGE_PD) as.ibv.pd = pd;
     if (flags & IBV_REREG_MR_CHANGE_ACCESS) as.access = (unsigned)access;
     int writes = as.access & WRITES && !(mr->access & WRITES);
-    if (writes && c->mapper >= 0) flags |= IBV_REREG_MR_CHANGE_TRANSLATION; /* it may be mapped for reads alone */
-    int error = change(mr, flags, &as, &dma);
+    /* Its pages may be mapped for reads alone, or others than those that a write allocates. */
+    if (writes && c->mapping.way != WEFT_WAY_BACK_END) flags |= IBV_REREG_MR_CHANGE_TRANSLATION;
+    int error = flags & IBV_REREG_MR_CHANGE_TRANSLATION ? prepare(c, as.ibv.addr, as.ibv.length, as.access) : 0;
+    if (error) {
+        errno = error;
+        return IBV_REREG_MR_ERR_INPUT;
+    }
+    error = change(mr, flags, &as, &dma);
     if (!error && (moves || writes) && (error = provide(c, dma, as.ibv.addr, as.ibv.length, as.access))
         && !change(mr, flags, mr, &former)
         && (!former || !map_region(c, former, mr->ibv.addr, mr->ibv.length, mr->access))) {

@@ -50,6 +50,7 @@ class PhysicalMapper:
 def refused(subject, va, length, error):
     """Return the exception for an error of the kernel's IOMMU interfaces."""
     reasons = {errno.ENOMEM: "; this process may lock too little memory (ulimit -l)",
+               errno.ENOSPC: "; a card has dma_entry_limit maps at most (module vfio_iommu_type1)",
                errno.EEXIST: "; part of it is mapped already",
                errno.EFAULT: "; it is no memory of this process",
                errno.EINVAL: "; the IOMMU has fewer address bits than the process"}

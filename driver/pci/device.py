@@ -30,8 +30,8 @@ class PciDevice(Device):
     The function is reset when it is opened and when it is closed. BAR 0 is not prefetchable and therefore mapped
     uncached: there is no write of a whole descriptor, and :attr:`pushes` is false.
 
-    After an uncorrectable error, or when the kernel wants to remove the function, registers read as ones, as those of a
-    card that was pulled: the driver ends with ``DEVICE_FATAL``.
+    After an uncorrectable error, or when the kernel wants to remove the function, its bus mastering ends, and registers
+    read as ones, as those of a card that was pulled: the driver ends with ``DEVICE_FATAL``.
 
     Parameters
     ----------
@@ -129,8 +129,15 @@ class PciDevice(Device):
             with contextlib.suppress(BlockingIOError):
                 os.eventfd_read(file)
                 taken = True
-                self.gone = self.gone or file == self._alarm
+                if file == self._alarm and not self.gone:
+                    self._lose()
         return taken
+
+    def _lose(self) -> None:
+        """End the function's access to memory, which the driver frees when a card is gone: it may still be there."""
+        self.gone = True
+        with contextlib.suppress(OSError):
+            self._access.command(enable=False)
 
     @property
     def files(self) -> Sequence[int]:

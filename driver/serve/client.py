@@ -4,7 +4,6 @@ import collections
 import contextlib
 import os
 import socket
-import struct
 
 from ..ibverbs.messages import Kind
 from ..ibverbs.rings import ASYNC_EVENT, BELL
@@ -13,7 +12,7 @@ from ..terms.enums import WCOpcode
 from ..terms.errors import InvalidValue, OutOfResources
 from ..verbs.context import Context
 from .object_types import ON_CARDS
-from .process import Accesses
+from .process import Accesses, credentials_of
 from .program_memory import ServedMR
 from .quota import DESCRIPTORS_OF_PROGRAM, OF_ONE, Account, ResourceKind
 from .ring import Ended, Violation
@@ -23,7 +22,6 @@ POSTED, ASLEEP, NOTIFIED, WAITING, WAITED, CLOCK = (
     BELL.offset_of(name) // 32 for name in ("posted", "asleep", "notified", "waiting", "waited", "clock_ns"))
 _AN_EVENT = {ResourceKind.EVENTS: 1}
 _OF_ITSELF = {ResourceKind.PROGRAMS: 1, ResourceKind.DESCRIPTORS: DESCRIPTORS_OF_PROGRAM, ResourceKind.MAPPINGS: 1}
-_PEER = struct.Struct("=iII")      # struct ucred: process, user, group
 _RECEIVES = frozenset({WCOpcode.RECV, WCOpcode.RECV_RDMA_WITH_IMM})
 
 
@@ -157,7 +155,7 @@ class Client:
     @property
     def trusted(self):
         """True if the program's user may have the files of the card: it is the daemon's, root, or in ``users``."""
-        _, user, _ = _PEER.unpack(self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+        _, user = credentials_of(self.socket)
         return user in (0, os.geteuid()) or user in self.users
 
     def open(self):

@@ -7,7 +7,7 @@ import socket
 import struct
 import threading
 
-_CREDENTIALS = struct.Struct("3i")
+_CREDENTIALS = struct.Struct("=iII")     # struct ucred
 _SO_PEERPIDFD = 77          # since Linux 6.5
 LOOK_S, LIMIT_S = 1, 5      # a copy that lasts longer than LIMIT_S ends its program
 

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
+from weft.driver.device.capabilities import IncompatibleCard
 from weft.driver.engine.card_engine import CardEngine
 from weft.driver.pci.device import POLL_NS, PciDevice, open_device
 from weft.driver.terms.errors import PyverbsRDMAError
@@ -12,6 +13,7 @@ from weft.tb.app.serve.functional import REST_S, SLOT_LOG2, CardBackend
 from weft.tb.sim.flow.failure import Failure
 
 BUSY_NS = 100_000       # a shorter rest polls: the daemon's sleeps have whole milliseconds
+UNUSABLE = PyverbsRDMAError, IncompatibleCard, OSError      # exceptions of a card's start and end
 GONE = "its function reported an uncorrectable error, or is about to be removed; end the daemon to release it"
 
 
@@ -46,15 +48,16 @@ class PciBackend(CardBackend):
         self._counted: dict[str, dict[str, int]] = {}
         config = ContextConfig(keep_qp_num=True, ring_log2=8, nic_slot_log2=SLOT_LOG2, time_wait_qps=64,
                                probe_timeout_ns=2 * delay_ns + 50_000)
-        with contextlib.ExitStack() as back:
-            back.callback(self._release)
-            try:
-                for n, (name, address) in enumerate(zip(hosts, addresses, strict=True), first - 1):
-                    self.devices.append(opener(address))
-                    self._open(name, n, self.devices[-1], None, config)
-            except PyverbsRDMAError as error:
+        try:
+            for n, (name, address) in enumerate(zip(hosts, addresses, strict=True), first - 1):
+                self.devices.append(opener(address))
+                self._open(name, n, self.devices[-1], None, config)
+        except BaseException as error:
+            with contextlib.suppress(*UNUSABLE):      # memory of a card that does not answer stays in use
+                self._release()
+            if isinstance(error, UNUSABLE):
                 raise Failure(f"the card of host {name} cannot be used: {error}") from None
-            back.pop_all()
+            raise
         self.files = [file for device in self.devices for file in device.files]
 
     @property
@@ -72,8 +75,8 @@ class PciBackend(CardBackend):
 
     def rest_s(self) -> float:
         rests = [min(engine.before_wait(REST_S * 1e9), POLL_NS if device.polls else REST_S * 1e9)
-                 for device, engine in self._engines]
-        return max(0, rest) / 1e9 if (rest := min(rests)) >= BUSY_NS else 0
+                 for device, engine in self._engines if engine.fatal is None]     # a failed one's timers stand still
+        return rest / 1e9 if (rest := min(rests, default=REST_S * 1e9)) >= BUSY_NS else 0
 
     def summary(self) -> Iterator[str]:
         """Yield a sentence about the packets of each host that still answers, or did when it was closed."""
@@ -91,7 +94,11 @@ class PciBackend(CardBackend):
         for host in self.hosts:
             with contextlib.suppress(PyverbsRDMAError, TimeoutError):
                 self._count(host)
-        self._release()
+        try:
+            self._release()
+        except UNUSABLE as error:
+            raise Failure(f"a card did not end as it should: {error}; the kernel takes its memory away, and the next "
+                          "start resets it") from None
 
     def _release(self) -> None:
         """Stop the cards, and release their functions, each whatever another one raises."""

@@ -1,5 +1,7 @@
 """Debian packages, fetched and unpacked but not installed."""
 
+import contextlib
+import fcntl
 import re
 import shutil
 import subprocess
@@ -45,6 +47,20 @@ def kernel_package():
 
 def unpacked(names, folder):
     """Fetch packages and unpack them into ``folder``, all into one tree; unpacked packages are kept."""
+    with alone(folder / "packages.lock"):
+        return _unpacked(names, folder)
+
+
+@contextlib.contextmanager
+def alone(path):
+    """Hold the lock of a file in the block, so that one process at a time makes something."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _unpacked(names, folder):
     archives, root = folder / "archives", folder / "unpacked"
     for path in (archives, root):
         path.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from weft.tb.sim.flow.build import BUILD_ROOT
 from weft.tb.sim.flow.sources import ROOT
 from weft.tb.verify.interop.image import _pack
-from weft.tb.verify.interop.packages import NoPackage, _apt, kernel_package, unpacked
+from weft.tb.verify.interop.packages import NoPackage, _apt, alone, kernel_package, unpacked
 
 FOLDER = BUILD_ROOT / "machine-guest"
 HERE = Path(__file__).parent
@@ -49,7 +49,11 @@ def qemu():
     """
     if shutil.which(QEMU) and _has_device([QEMU]):
         return [QEMU]
-    folder = (FOLDER / "qemu").resolve()
+    with alone(FOLDER / "qemu.lock"):
+        return _fetched_qemu((FOLDER / "qemu").resolve())
+
+
+def _fetched_qemu(folder):
     root = folder / "unpacked"
     libraries = [root / path for path in ("usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu",
                                           "usr/lib/x86_64-linux-gnu/pulseaudio")]
@@ -89,18 +93,8 @@ def kernel_and_initrd(scratch):
     ------
     NoPackage
     """
-    kernel = kernel_package()
-    where, folder = unpacked((kernel, *PACKAGES), FOLDER), FOLDER.resolve()
-    vmlinux, release = folder / f"vmlinux-{kernel}", kernel.removeprefix("linux-image-")
-    if not vmlinux.exists():        # an emulated processor takes ten seconds to decompress it
-        [packed] = (where / "boot").glob(f"vmlinuz-{release}*")
-        data, part = packed.read_bytes(), vmlinux.with_suffix(".part")
-        part.write_bytes(lzma.LZMADecompressor().decompress(data[data.index(XZ):]))
-        part.rename(vmlinux)
-    base, root, initrd = folder / f"base-{BASE}-{kernel}", scratch / "root", scratch / "initrd.cpio.gz"
-    if not base.exists():
-        _make_base(where, base.with_suffix(".part"), release)
-        base.with_suffix(".part").rename(base)
+    vmlinux, base, where = _kernel_and_base()
+    root, initrd = scratch / "root", scratch / "initrd.cpio.gz"
     subprocess.run(["cp", "-a", base, root], check=True)
     for name in ("driver", "model", "hdl/contract"):
         shutil.copytree(ROOT / name, root / "weft/weft" / name,
@@ -118,6 +112,28 @@ def kernel_and_initrd(scratch):
     _pack(root, initrd, where / "bin/busybox")
     shutil.rmtree(root)
     return vmlinux, initrd
+
+
+def _kernel_and_base():
+    """Return (uncompressed kernel, base of the file system, unpacked packages), which all trees of a folder share."""
+    kernel = kernel_package()
+    where, folder = unpacked((kernel, *PACKAGES), FOLDER), FOLDER.resolve()
+    with alone(FOLDER / "base.lock"):
+        return *_made(where, folder, kernel), where
+
+
+def _made(where, folder, kernel):
+    vmlinux, release = folder / f"vmlinux-{kernel}", kernel.removeprefix("linux-image-")
+    if not vmlinux.exists():        # an emulated processor takes ten seconds to decompress it
+        [packed] = (where / "boot").glob(f"vmlinuz-{release}*")
+        data, part = packed.read_bytes(), vmlinux.with_suffix(".part")
+        part.write_bytes(lzma.LZMADecompressor().decompress(data[data.index(XZ):]))
+        part.rename(vmlinux)
+    base = folder / f"base-{BASE}-{kernel}"
+    if not base.exists():
+        _make_base(where, base.with_suffix(".part"), release)
+        base.with_suffix(".part").rename(base)
+    return vmlinux, base
 
 
 def compile_python(folder, root):

@@ -1,4 +1,5 @@
-/* Memory regions: `regions changes` changes some by ibv_rereg_mr; `regions many COUNT` has COUNT regions of a page. */
+/* Memory regions: `regions changes` changes some by ibv_rereg_mr, `regions rights` the access to one; `regions many
+ * COUNT` has COUNT regions of a page. */
 #define _GNU_SOURCE
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -84,6 +85,16 @@ static void changes(struct pair *p) {
     close_pair(other);
 }
 
+/* A write allocates other pages than the reads that the region was for. */
+static void rights(struct pair *p) {
+    unsigned char *m = mapped(PAGE, PROT_READ);
+    struct ibv_mr *mr = ibv_reg_mr(p->pd, m, PAGE, IBV_ACCESS_REMOTE_READ);
+    CHECK(mr);
+    fails(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, ALL, IBV_REREG_MR_ERR_INPUT, EFAULT);
+    CHECK(!mprotect(m, PAGE, RW) && !ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, ALL));
+    CHECK(!written(p, m, mr) && !ibv_dereg_mr(mr));
+}
+
 static double now_s(void) {
     struct timespec now;
     CHECK(!clock_gettime(CLOCK_MONOTONIC, &now));
@@ -115,6 +126,7 @@ static void many(struct pair *p, int count) {
 int main(int count, char **arguments) {
     struct pair *p = open_pair();
     if (count > 2) many(p, atoi(arguments[2]));
+    else if (count > 1 && !strcmp(arguments[1], "rights")) rights(p);
     else changes(p);
     close_pair(p);
     puts("good");

@@ -1,5 +1,7 @@
 """Maps of regions by the library, for a card that is hardware, with a stand-in for the kernel."""
 
+import collections
+import contextlib
 import os
 import subprocess
 import threading
@@ -26,7 +28,7 @@ class MappingDevice(FunctionalDevice):
     Attributes
     ----------
     ranges : dict of int to (address, bytes)
-        Ranges of programs by the addresses that were assigned to them.
+        Ranges of programs by the addresses that were assigned to them, or by their number.
     """
 
     way: Way
@@ -37,25 +39,23 @@ class MappingDevice(FunctionalDevice):
 
     @property
     def for_programs(self):
-        return ProgramMapping(self.way, self.file, 7 if self.way is Way.IOMMUFD else 0)
+        return ProgramMapping(self.way, -1 if self.way is Way.LOCKED else self.file,
+                              7 if self.way is Way.IOMMUFD else 0)
 
     def attach(self, memory, address, size, va, page_bytes):
         buffer = super().attach(memory, address, size, va, page_bytes)
-        buffer.dma = FIRST + len(self.ranges) * STEP
-        self.ranges[buffer.dma] = address, size
+        dma = FIRST + len(self.ranges) * STEP
+        buffer.dma, self.ranges[dma] = 0 if self.way is Way.LOCKED else dma, (address, size)
         return buffer
 
 
-@pytest.mark.parametrize("way", [Way.VFIO, Way.IOMMUFD])
-def test_every_region_is_mapped_at_its_assigned_address(way, tmp_path, library):
-    shim, maps = tmp_path / "kernel.so", tmp_path / "maps"
-    subprocess.run([compiler(), "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-o", shim,
-                    Path(__file__).with_name("mapping_kernel.c"), "-ldl"], check=True)
-    program, ended = compiled("memories", tmp_path, library), threading.Event()
-
+@contextlib.contextmanager
+def cards(way):
+    """Yield a daemon of such cards, which serves in a thread, and the card of host a. Nothing of programs remains."""
     class Backend(FunctionalBackend):
         device_type = type("Device", (MappingDevice,), {"way": way})
 
+    ended = threading.Event()
     with local_daemon(backend_type=Backend) as (daemon, printed):
         def turn():
             while not ended.is_set():
@@ -63,25 +63,54 @@ def test_every_region_is_mapped_at_its_assigned_address(way, tmp_path, library):
 
         thread = threading.Thread(target=turn)
         thread.start()
-        environment = environment_of(daemon.paths["a"])
-        environment |= {"MAPS": str(maps), "LD_PRELOAD": f"{shim}:{environment['LD_PRELOAD']}", "WEFT_LOG": "1"}
         try:
-            done = subprocess.run([program], env=environment, capture_output=True, text=True, timeout=LIMIT_S)
+            yield daemon, daemon.backend.devices[0]
             while daemon.clients:
                 ended.wait(0.01)
         finally:
             ended.set()
             thread.join()
+            for device in daemon.backend.devices:
+                os.close(device.file)
         assert not printed and not any(any(found) for found in left_over(daemon.backend).values())
-        device = daemon.backend.devices[0]
-        os.close(device.file)
+
+
+def result_of(daemon, *program, **more):
+    environment = environment_of(daemon.paths["a"]) | {"WEFT_LOG": "1"}
+    if preloaded := more.pop("preloaded", None):
+        more["LD_PRELOAD"] = f"{preloaded}:{environment['LD_PRELOAD']}"
+    done = subprocess.run(program, env=environment | more, capture_output=True, text=True, timeout=LIMIT_S)
     assert done.returncode == 0, (done.stdout, done.stderr)
+    return done
+
+
+@pytest.mark.parametrize("way", [Way.VFIO, Way.IOMMUFD])
+def test_every_region_is_mapped_at_its_assigned_address(way, tmp_path, library):
+    shim, maps = tmp_path / "kernel.so", tmp_path / "maps"
+    subprocess.run([compiler(), "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-o", shim,
+                    Path(__file__).with_name("mapping_kernel.c"), "-ldl"], check=True)
+    program, changes = (compiled(name, tmp_path, library) for name in ("memories", "regions"))
+    with cards(way) as (daemon, device):
+        done = result_of(daemon, program, preloaded=shim, MAPS=str(maps))
+        count = len(device.ranges)
+        assert result_of(daemon, changes, "changes", preloaded=shim, MAPS=str(tmp_path / "changes")).stdout == "good\n"
     lines = dict(line.split(": ", 1) for line in done.stdout.splitlines())
     assert {kind: lines.get(kind) for kind in GOOD} == dict.fromkeys(GOOD, "good")
     assert all(lines[kind].startswith("refused, ") for kind in REFUSED)
-    asked = [tuple(map(int, line.split())) for line in maps.read_text().splitlines()]
-    assert all(device.ranges[dma] == (address, size) for address, size, dma, _ in asked)
+    asked, changed = ([tuple(map(int, line.split())) for line in path.read_text().splitlines()]
+                      for path in (maps, tmp_path / "changes"))
+    assert all(device.ranges[dma] == (address, size) for address, size, dma, _ in (*asked, *changed))
     assert len({dma for _, _, dma, _ in asked}) == len(asked) > len(GOOD)
-    assert len(device.ranges) - len(asked) == len(REFUSED)      # the daemon accepted what the kernel refused
+    assert count - len(asked) == len(REFUSED)      # the daemon accepted what the kernel refused
     assert {write for *_, write in asked} == {0, 1}             # read-only memory is mapped for reads
     assert done.stderr.count("the kernel does not map ") >= len(REFUSED)
+
+
+def test_pages_that_a_write_allocates_are_those_of_the_card(tmp_path, library):
+    """A card with physical addresses would write to the page of zeros, or to a file's page, otherwise."""
+    program = compiled("regions", tmp_path, library)
+    with cards(Way.LOCKED) as (daemon, device):
+        assert result_of(daemon, program, "rights").stdout == "good\n"
+        # The memory of two more regions of the program lies elsewhere.
+        looked_at = collections.Counter(device.ranges.values())
+    assert sorted(looked_at.values())[-1] == 2, looked_at

@@ -14,12 +14,16 @@ import pytest
 
 from weft.driver.ibverbs.messages import Opcode
 from weft.driver.ibverbs.rings import ASYNC_EVENT
+from weft.driver.pci.access import BUS_MASTER, COMMAND
 from weft.driver.serve.client import Client
 from weft.driver.serve.daemon import Daemon
 from weft.driver.terms.enums import AccessFlag, EventType, ReregFlag, WCStatus
-from weft.driver.terms.errors import PyverbsRDMAError
+from weft.driver.terms.errors import InvalidValue, PyverbsRDMAError
 from weft.driver.terms.program_mapping import Way
+from weft.driver.vfio_user.messages import Region
 from weft.hdl.contract import abi
+from weft.model.functional.host import FunctionalDevice
+from weft.model.loop import EventLoop
 from weft.model.settings import fields
 from weft.tb.app.serve.pci_backend import GONE, PciBackend
 from weft.tb.app.serve.settings import Settings
@@ -118,7 +122,8 @@ def test_a_program_of_another_user_gets_neither_mapper_nor_memory(served, monkey
 
 
 @pytest.mark.parametrize(("user", "users", "trusted"), [
-    (1234, {1234}, True), (1234, {1235}, False), (0, set(), True), (os.geteuid(), set(), True)])
+    (1234, {1234}, True), (1234, {1235}, False), (0, set(), True), (os.geteuid(), set(), True),
+    ((1 << 32) - 2, {(1 << 32) - 2}, True)])
 def test_users_that_may_map_memory(user, users, trusted):
     peer = SimpleNamespace(getsockopt=lambda *_: struct.pack("=iII", 77, user, 5))
     assert Client.trusted.fget(SimpleNamespace(socket=peer, users=users)) is trusted
@@ -126,7 +131,8 @@ def test_users_that_may_map_memory(user, users, trusted):
 
 def test_a_function_that_will_be_removed_is_fatal_for_its_host_alone(served):
     """The last test with these cards."""
-    programs = [RawClient(served.daemon, host).greet() for host in "ab"]
+    programs = [RawClient(served.daemon, "a").greet(), Program(served.daemon, "b", served.client("b"))]
+    assert foreign(served.backend) == [0, 1]
     os.eventfd_write(served.backend.devices[1]._alarm, 1)
     while True:
         served.daemon.turn()
@@ -139,6 +145,15 @@ def test_a_function_that_will_be_removed_is_fatal_for_its_host_alone(served):
         programs[0].events.recv(64)
     for program in programs:
         program.close()
+    while served.daemon.clients:
+        served.daemon.turn()
+    # The memory is free, so the function, which is still there, may not reach memory any more.
+    assert foreign(served.backend) == [0, 0]
+    assert not int.from_bytes(served.client("b").read(Region.CONFIG, COMMAND, 2), "little") & BUS_MASTER
+    neighbours = served.backend.contexts[1].engine.neighbours
+    neighbours.want(0x0A00_0063, 0)
+    assert neighbours.deadline is not None and served.backend.rest_s() > 0       # no timer of the card is waited for
+    neighbours.forget()
 
 
 def test_a_card_that_cannot_be_opened_is_a_sentence():
@@ -147,6 +162,29 @@ def test_a_card_that_cannot_be_opened_is_a_sentence():
 
     with pytest.raises(Failure, match=r"the card of host a cannot be used: the PCI function 0000:00:03.0 is no card"):
         PciBackend(["a", "b"], HOSTS.values(), delay_ns=1000, opener=opener)
+
+
+@pytest.mark.parametrize(("error", "sentence"), [
+    (None, "magic"), (TimeoutError("the card does not come out of reset"), "come out of reset"),
+    (OSError(errno.EIO, "Input/output error"), "Input/output error")])
+def test_a_card_that_cannot_be_brought_up_is_a_sentence(error, sentence):
+    """Its memory is still in use."""
+    class Unusable(FunctionalDevice):
+        def read32(self, offset):
+            if error:
+                raise error
+            return 0
+
+        def close(self):
+            raise InvalidValue("12 ranges of memory are in use", errno.EBUSY)
+
+    device = Unusable(EventLoop(), preset="test")
+    with pytest.raises(Failure, match=f"the card of host a cannot be used: .*{sentence}"):
+        PciBackend(["a"], ["0000:00:03.0"], delay_ns=1000, opener=lambda _: device)
+    backend = PciBackend([], [], delay_ns=1000)
+    backend.devices.append(device)
+    with pytest.raises(Failure, match="a card did not end as it should: 12 ranges of memory are in use"):
+        backend.close()
 
 
 def test_the_rule_and_the_unit_fit_the_card_and_the_command():

@@ -198,7 +198,7 @@ def test_notices_without_end_do_not_stop_the_daemon(served, monkeypatch):
     pages, turns = [1, 1, 1], 2
     with monkeypatch.context() as patch:
         patch.setitem(daemon.backend.engine._functions, "notices", lambda _fabric, _to, most: most * pages.pop())
-        os.eventfd_write(daemon.backend.engine.news, 1)
+        os.eventfd_write(daemon.backend.engine.notices, 1)
         for _ in range(turns):
             daemon.turn()
     assert len(pages) == 1
