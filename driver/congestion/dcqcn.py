@@ -1,8 +1,10 @@
 """DCQCN: the rate falls with each congestion notification and recovers with time and with bytes.
 
 Source: Zhu et al., "Congestion Control for Large-Scale RDMA Deployments" (SIGCOMM 2015), section 3.1, its equations
-(1) to (4) and figure 7. Timers are evaluated at acknowledgements, and the byte counter counts acknowledged bytes. The
-limit of two bandwidth-delay products is an addition: the paper has none.
+(1) to (4) and figure 7. Timers are evaluated at acknowledgements, and the byte counter counts acknowledged bytes. Alpha
+is 1 until the first notification, as in the simulator of HPCC (``alibaba-edu/High-Precision-Congestion-Control``). The
+step of hyper increase is constant; simulators that follow QCN multiply it by the number of increases. The limit of two
+bandwidth-delay products is an addition: the paper has none, and it bounds the queue when many flows start together.
 """
 
 from dataclasses import dataclass
@@ -17,7 +19,7 @@ _PERIODS_MAX = 4096      # of a timer, at one event
 
 @dataclass(frozen=True)
 class DcqcnSettings:
-    """Settings of DCQCN. The defaults are those of the paper, section 5.2, except ``byte_counter``.
+    """Settings of DCQCN. Gain, times, byte counter and fast recovery are those of the paper, section 5.2.
 
     Raises
     ------
@@ -60,7 +62,7 @@ class Dcqcn:
     target: float           # R_T
     alpha: float
     delay_ns: float         # smallest
-    alpha_at_ns: float      # beginning of alpha's period
+    alpha_at_ns: float      # beginning of alpha's period; -1 before the first notification
     timer_at_ns: float      # beginning of the timer's period
     timer_count: int
     bytes: int
@@ -70,7 +72,7 @@ class Dcqcn:
         self.settings, self.line, self.delay_ns = settings, line_bps, delay_ns
         self.rate, self.target, self.alpha = line_bps, line_bps, 1.0
         self.limit = int(BDPS_MAX * line_bps * delay_ns / NS_BITS)
-        self.alpha_at_ns, self.timer_at_ns = 0.0, 0.0
+        self.alpha_at_ns, self.timer_at_ns = -1.0, 0.0
         self.timer_count, self.bytes, self.byte_count = 0, 0, 0
 
     def on_cnp(self, now_ns: float) -> None:
@@ -85,10 +87,11 @@ class Dcqcn:
     def on_ack(self, now_ns: float, acked: int, in_flight: int) -> None:
         """Apply the periods of alpha, equation (2), of the timer and of the byte counter that have ended."""
         s = self.settings
-        periods = int((now_ns - self.alpha_at_ns) / (s.alpha_us * 1e3))
-        self.alpha_at_ns += periods * s.alpha_us * 1e3
-        for _ in range(min(periods, _PERIODS_MAX)):
-            self.alpha *= 1 - s.gain
+        if self.alpha_at_ns >= 0:
+            periods = int((now_ns - self.alpha_at_ns) / (s.alpha_us * 1e3))
+            self.alpha_at_ns += periods * s.alpha_us * 1e3
+            for _ in range(min(periods, _PERIODS_MAX)):
+                self.alpha *= 1 - s.gain
         periods = int((now_ns - self.timer_at_ns) / (s.timer_us * 1e3))
         self.timer_at_ns += periods * s.timer_us * 1e3
         for _ in range(min(periods, _PERIODS_MAX)):

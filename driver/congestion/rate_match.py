@@ -6,6 +6,7 @@ and 4.1.2). The rules differ where BBR's standing queue grows with the number of
 
 - Start-up keeps two bandwidth-delay products in flight, which doubles the rate in a round trip, until the delivery rate
   has not grown by a quarter for a while, or a queue is seen (section 4.3.1). It measures in quarters of a round trip.
+  The longest queue depends on the target too: a share of a long round trip would starve flows with a short one.
 - Then the limit of the next round is ``delivery rate × (smallest round trip + target)``. The flow keeps ``target`` of
   queueing delay. The target grows with the logarithm of the line divided by the flow's rate, so that flows of
   different round trips converge to one rate, and the queue grows with the logarithm of the number of flows. A
@@ -15,6 +16,7 @@ and 4.1.2). The rules differ where BBR's standing queue grows with the number of
 - Loss counts as delivery up to ``loss_share`` of a round. More of it is congestion (section 4.5.1 has 2 %), which
   lowers the target of all flows by the same time.
 - A round trip that was not seen for ``delay_window_s`` is measured again with half of the limit (section 4.3.4).
+  The limit before it returns afterwards.
 - Bytes in flight never exceed two bandwidth-delay products of the measured path (section 4.6.4.1).
 """
 
@@ -26,13 +28,14 @@ from weft.driver.settings import Setting, check
 
 from .algorithm import BDPS_MAX, NS_BITS
 
-START_UP, STEADY, DRAIN = 0, 1, 2
+START_UP, STEADY, DRAIN, REFILL = range(4)
 _GROWTH = 1.25              # of the rate: less ends start-up
 _PROBE_LEAST, _PROBE_MOST = 1 / 64, 1 / 4   # growth in rounds without a queue: doubles from one to the next
 _PACE = 1 + 1 / 32           # rate over the delivery rate
 _QUARTERS = 4               # measurements of start-up in a round trip
 _QUIET = 6                  # of them without growth end it
 _START_QUEUE = 1 / 4        # of the round trip: a longer queue ends it
+_START_TARGETS = 16         # of target_us: so does a queue longer than these
 _BACKOFF = 1 / 2            # of target_us: reduction of the target in a congested round
 _BACKOFF_DECAY = 0.9        # of that reduction in any other round
 
@@ -133,9 +136,11 @@ class RateMatch:
         if now_ns - self.round_at_ns < length_ns:
             return
         if self.state == DRAIN:
-            self.delay_ns, self.delay_at_ns, self.state = min(self.round_rtt_ns, self.rtt_ns), now_ns, STEADY
+            self.delay_ns, self.delay_at_ns, self.state = min(self.round_rtt_ns, self.rtt_ns), now_ns, REFILL
             path_ns = self.delay_ns + _target_ns(self, self.bandwidth)
             _apply(self, self.bandwidth * path_ns / NS_BITS, path_ns)
+        elif self.state == REFILL:      # its acknowledgements are those of packets sent with half of the limit
+            self.state = STEADY
         elif now_ns - self.delay_at_ns > self.settings.delay_window_s * 1e9:
             self.state = DRAIN
             _apply(self, self.limit / 2, self.delay_ns)
@@ -160,7 +165,8 @@ def _end_round(flow: RateMatch, length_ns: float) -> None:
         flow.quiet += 1
         if rate >= _GROWTH * flow.grown:
             flow.grown, flow.quiet = rate, 0
-        if flow.quiet < _QUIET and queue_ns < _START_QUEUE * flow.delay_ns and not congested:
+        most_ns = min(_START_QUEUE * flow.delay_ns, _START_TARGETS * s.target_us * 1e3)
+        if flow.quiet < _QUIET and queue_ns < most_ns and not congested:
             _apply(flow, BDPS_MAX * rate * flow.delay_ns / NS_BITS, flow.delay_ns)
             return
         flow.state = STEADY

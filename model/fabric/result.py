@@ -27,15 +27,18 @@ class FabricResult:
     Attributes
     ----------
     goodput
-        Payload delivered by the flows through the watched port, as a share of its payload rate.
+        Payload delivered by the flows through the watched port, as a share of its payload rate. A flow with several
+        equal paths counts if one of them has the port, so that the share may exceed 1.
     jain
         Jain's index of the payload rates of these flows.
     least_share
         Smallest of these rates, as a share of their mean.
     startup_rtts
-        Time until the goodput of one longest round trip is 0.95 (1 - loss), in longest round trips; -1: never.
+        Time until the goodput of one longest round trip is 0.95 (1 - loss), in longest round trips; -1: never. It may
+        fall below afterwards.
     queue_mean_kib, queue_p99_kib, queue_peak_kib
-        Data queue of the watched port over time.
+        Data queue of the watched port: mean and percentile of time, in steps of 1/4096 of the largest buffer, during
+        the measurement; peak since the first packet. A packet in transmission is not part of it.
     queue_rtts, queue_p99_rtts
         Mean and 99th percentile of its delay, in shortest round trips.
     other_goodput
@@ -106,6 +109,8 @@ def watched_flows(fabric: Fabric) -> list[int]:
 def measure(x: FabricExperiment) -> FabricResult:
     """Run an experiment and return its results. Raises Unmeasured or BadSettings."""
     fabric = x.build()
+    if not watched_flows(fabric):
+        raise Unmeasured("no flow passes the watched port; watch another one, or have more flows")
     rtts = [fabric.rtt_ns(flow) for flow in fabric.flows]
     w = make(fabric, x.algorithm, x.config(max(rtts)), x.seed, x.settings_of_algorithm())
     compile_engine()

@@ -1,4 +1,4 @@
-"""Fabrics by name: ``pair``, ``dumbbell``, ``incast``, ``parking-lot``, ``leaf-spine`` and ``wan``."""
+"""Fabrics by name: ``pair``, ``dumbbell``, ``incast``, ``incast-uplink``, ``parking-lot``, ``leaf-spine``, ``wan``."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -81,9 +81,23 @@ def incast(shape: Shape) -> Fabric:
     senders = [f"a{n}" for n in range(shape.flows)]
     links = [shape.link(a, "s", 0.5) for a in senders]
     links += [shape.bottleneck("s", "b", 0.5), shape.link("s", "v", 0.5)]
-    flows = [shape.flow(n, a, "b") for n, a in enumerate(senders[:-1])]
+    return Fabric((*senders, "b", "v"), shape.switches("s"), tuple(links), _incast_flows(shape, senders), ("s", "b"))
+
+
+def incast_uplink(shape: Shape) -> Fabric:
+    """The same with an uplink that the victim shares; its rate is that of both receivers together."""
+    senders = [f"a{n}" for n in range(shape.flows)]
+    links = [shape.link(a, "s", 0.4) for a in senders]
+    links += [FabricLink(a="s", b="t", rate_gbps=shape.bottleneck_gbps + shape.host_gbps,
+                         delay_us=shape.rtts_us[0] * 0.2 / 2),
+              shape.bottleneck("t", "b", 0.4), shape.link("t", "v", 0.4)]
+    flows = _incast_flows(shape, senders)
+    return Fabric((*senders, "b", "v"), shape.switches("s", "t"), tuple(links), flows, ("t", "b"))
+
+
+def _incast_flows(shape: Shape, senders: list[str]) -> tuple[Flow, ...]:
     victim = Flow(source=senders[-1], destination="v", port=FIRST_PORT)
-    return Fabric((*senders, "b", "v"), shape.switches("s"), tuple(links), (*flows, victim), ("s", "b"))
+    return (*(shape.flow(n, a, "b") for n, a in enumerate(senders[:-1])), victim)
 
 
 def parking_lot(shape: Shape) -> Fabric:
@@ -114,5 +128,5 @@ def leaf_spine(shape: Shape) -> Fabric:
 
 
 TOPOLOGIES: dict[str, Callable[[Shape], Fabric]] = {
-    "pair": pair, "dumbbell": dumbbell, "incast": incast, "parking-lot": parking_lot, "leaf-spine": leaf_spine,
-    "wan": dumbbell}
+    "pair": pair, "dumbbell": dumbbell, "incast": incast, "incast-uplink": incast_uplink, "parking-lot": parking_lot,
+    "leaf-spine": leaf_spine, "wan": dumbbell}

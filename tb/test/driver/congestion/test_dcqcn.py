@@ -22,8 +22,17 @@ def test_a_notification_cuts_by_half_of_alpha_and_raises_alpha():
 
 def test_alpha_decays_in_each_period_without_notification():
     one = flow(gain=0.25)
-    one.on_ack(3 * 55 * US + 1, 0, 0)
+    one.on_cnp(10 * US)
+    one.on_ack(10 * US + 3 * 55 * US + 1, 0, 0)
     assert one.alpha == pytest.approx(0.75 ** 3)
+
+
+def test_the_first_notification_halves_the_rate_at_any_time():
+    """A flow that was never congested has no estimate of congestion."""
+    one = flow()
+    one.on_ack(1e9, 0, 0)
+    one.on_cnp(1e9)
+    assert one.rate == LINE / 2
 
 
 def test_fast_recovery_halves_the_distance_to_the_target():

@@ -10,16 +10,16 @@ LINE, MS = 100e9, 1e6
 DELAY = 10 * MS
 
 
-def flow(**settings):
-    return RateMatch(RateMatchSettings(**settings), LINE, DELAY)
+def flow(delay=DELAY, **settings):
+    return RateMatch(RateMatchSettings(**settings), LINE, delay)
 
 
-def acknowledge(one, now, length, rate, queue=0.0, lost_share=0.0, steps=16):
+def acknowledge(one, now, length, rate, queue=0.0, lost_share=0.0, steps=16, delay=DELAY):
     """Report a constant delivery rate for a while; return the time after it."""
     for _ in range(steps):
         now += length / steps
         size = int(rate * length / steps / 8e9)
-        one.on_delay(now, DELAY + queue)
+        one.on_delay(now, delay + queue)
         if lost_share:
             one.on_loss(now, int(size * lost_share / (1 - lost_share)))
         one.on_ack(now, size, one.limit)
@@ -56,6 +56,14 @@ def test_start_up_ends_at_a_queue():
     one = flow()
     acknowledge(one, 0.0, DELAY, LINE / 8, queue=0.3 * DELAY)
     assert one.state == STEADY
+
+
+@pytest.mark.parametrize(("queue", "state"), [(4.7, START_UP), (4.9, STEADY)])
+def test_a_long_path_tolerates_no_longer_queue_in_start_up(queue, state):
+    """Sixteen targets end it, not a quarter of 100 ms, in which flows of 10 ms would starve."""
+    one = flow(10 * DELAY)
+    acknowledge(one, 0.0, 5 * DELAY, LINE / 8, queue=queue * MS, delay=10 * DELAY)
+    assert one.state == state
 
 
 def test_limit_is_the_rate_over_delay_and_target():
@@ -118,3 +126,13 @@ def test_the_path_is_measured_again_with_half_of_the_limit():
     at = states.index(DRAIN)
     assert limits[at] == pytest.approx(limits[at - 1] / 2, rel=0.01)
     assert one.delay_ns == DELAY + 5 * MS and states[-1] == STEADY
+
+
+def test_the_limit_returns_after_the_path_is_measured():
+    """The round after it has acknowledgements of half of the limit: they are no delivery rate."""
+    one, now = steady(40e9, queue=0.5 * MS, delay_window_s=0.1)
+    before = one.limit
+    while one.state != DRAIN:
+        now = acknowledge(one, now, DELAY / 16, 40e9, queue=0.5 * MS, steps=1)
+    acknowledge(one, now, 2.2 * DELAY, 20e9, steps=35)
+    assert one.state == STEADY and one.limit == pytest.approx(before, rel=0.01)

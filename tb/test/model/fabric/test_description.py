@@ -3,6 +3,7 @@
 import pytest
 
 from weft.model.fabric.experiment import FabricExperiment
+from weft.model.fabric.result import watched_flows
 from weft.model.fabric.toml_file import read
 from weft.model.fabric.topologies import TOPOLOGIES, Shape
 from weft.model.settings import BadSettings
@@ -94,3 +95,13 @@ def test_flows_have_the_round_trip_that_was_asked_for(name, flows):
     assert len(fabric.flows) == flows
     longest = max(fabric.rtt_ns(flow) for flow in fabric.flows)
     assert longest == pytest.approx(40e3) and min(fabric.rtt_ns(flow) for flow in fabric.flows) > 0
+
+
+def test_the_victim_of_an_incast_shares_a_port_or_an_uplink():
+    """Without an uplink the victim shares a switch, with it a port too."""
+    for name, shared in (("incast", False), ("incast-uplink", True)):
+        fabric = TOPOLOGIES[name](Shape(flows=4))
+        victim = fabric.flows[-1]
+        assert watched_flows(fabric) == [0, 1, 2]
+        assert (fabric.distances(victim.destination)["s"] == 2) == shared
+        assert (("s", "t") in fabric.ports) == shared
