@@ -178,7 +178,7 @@ def main():
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)      # programs are in groups of their own
+    signal.signal(signal.SIGTERM, signal.default_int_handler)      # each program is in a separate group
     try:
         sys.exit(main())
     except CannotServe as problem:

@@ -123,7 +123,7 @@ def ended(process, limit_s):
 def stopped(process):
     """Terminate a process with its group, and kill what is left of the group; return its output.
 
-    A launcher such as mpirun ends its ranks, which are in groups of their own, if it is terminated.
+    A launcher such as mpirun ends its ranks, which are in separate groups, if it is terminated.
     """
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
