@@ -19,6 +19,8 @@ def conformance(
                                    default_text="none: each back end is served")] = "",
     peer: Annotated[str, Setting("Name of another device, or of another host of `weft serve`.", metavar="NAME",
                                  default_text="the device")] = "",
+    gid: Annotated[int | None, Setting("With a device: index of the GID at both ends.", metavar="INDEX",
+                                       default_text="that of an IPv4 address, of RoCEv2 if there is one")] = None,
     backend: Annotated[list[str] | None, Setting("Without a device: this back end alone; may be given several times.",
                                                  choices=BACKENDS)] = None,
     only: Annotated[list[str] | None, Setting("Cases with this in their name, or of this subject; may be given several "
@@ -30,7 +32,7 @@ def conformance(
     """Test a libibverbs device against the rules of the specification: see docs/conformance.md."""
     from weft.driver.ibverbs.build import CannotBuild
     from weft.tb.verify.conformance.c_suite import cases
-    from weft.tb.verify.conformance.devices import NO_DEVICE, on_backends, on_device, save
+    from weft.tb.verify.conformance.devices import GID_MAX, NO_DEVICE, SuiteFailed, on_backends, on_device, save
     from weft.tb.verify.programs.session import CannotServe
     chosen = [case for case in cases() if not only or any(one in case.name or one == case.subject for one in only)]
     if not chosen:
@@ -40,17 +42,22 @@ def conformance(
         raise typer.Exit(0)
     if device and backend:
         refuse("--backend serves cards and --device names one; give one of them")
-    if peer and not device:
-        refuse("--peer needs --device")
+    if (peer or gid is not None) and not device:
+        refuse(f"{'--peer' if peer else '--gid'} needs --device")
+    if gid is not None and not 0 <= gid <= GID_MAX:
+        raise BadSetting("gid", gid, f"an index is 0 to {GID_MAX}")
+    file = json or BUILD_ROOT / REPORT
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.open("a").close()      # a long run must not end with a file that cannot be written
     try:
         if device:
-            status, result = on_device(BUILD_ROOT, device, peer, only or ())
+            status, result = on_device(BUILD_ROOT, device, peer, only or (), gid)
             results = [result]
         else:
             status, results = on_backends(BUILD_ROOT, backend or (), only or ())
-    except (CannotBuild, CannotServe) as problem:
-        fail(str(problem) or "the daemon has not started in a minute; is the machine busy?")
+    except (CannotBuild, CannotServe, SuiteFailed) as problem:
+        fail(str(problem))
     if status == NO_DEVICE:
         raise typer.Exit(NO_DEVICE)
-    save(results, json or BUILD_ROOT / REPORT)
+    save(results, file)
     raise typer.Exit(status)

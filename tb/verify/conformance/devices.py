@@ -10,12 +10,16 @@ from typing import Any
 
 from weft.tb.app.serve.settings import BACKENDS
 from weft.tb.verify.conformance.c_suite import build
-from weft.tb.verify.programs.session import serving
+from weft.tb.verify.programs.session import serving, stopped
 
-NO_DEVICE = 2     # exit status of the program
+NO_DEVICE, GID_MAX = 2, 255     # exit status of the program; the largest index that an address can name
 # In simulated time a wait takes none, and cards of the smallest size suffice.
 OPTIONS = {"model": ("--time", "sim", "--preset", "test"), "rtl": ("--time", "sim", "--preset", "test")}
 LIMIT_S = {"direct": 60, "functional": 60, "model": 300, "rtl": 600}      # of a case
+
+
+class SuiteFailed(Exception):
+    """The program of the suite has crashed or was ended; the message is a sentence."""
 
 
 def peer_options(name: str) -> list[str]:
@@ -26,20 +30,25 @@ def peer_options(name: str) -> list[str]:
     return ["--peer", name]
 
 
-def on_device(folder: Path, device: str, peer: str, only: Sequence[str]) -> tuple[int, dict[str, Any]]:
-    """Run the suite on a device that this process sees, printing its lines; return its exit status and the result."""
+def on_device(folder: Path, device: str, peer: str, only: Sequence[str],
+              gid: int | None = None) -> tuple[int, dict[str, Any]]:
+    """Run the suite on a device that this process sees, printing its lines; return its exit status and the result.
+
+    ``gid`` is the index of the GID at both ends. Raises CannotBuild or SuiteFailed.
+    """
     with tempfile.TemporaryDirectory(prefix="weft-conformance-") as scratch:
         found = Path(scratch, "cases.json")
         status = subprocess.run([build(folder), "--device", device, "--json", found, *_only(only),
+                                 *(["--gid", str(gid)] if gid is not None else []),
                                  *(peer_options(peer) if peer else [])]).returncode
-        return status, {"device": device, "peer": peer or device, "cases": _cases(found)}
+        return _checked(status), {"device": device, "peer": peer or device, "cases": _cases(found)}
 
 
 def on_backend(folder: Path, backend: str, only: Sequence[str],
                report: Callable[[str], None]) -> tuple[int, dict[str, Any]]:
     """Serve a back end and run the suite between two hosts; return its exit status and the result.
 
-    Reports totals, and the cases that do not pass. Raises CannotServe.
+    Reports totals, and the cases that do not pass. Raises CannotServe, CannotBuild or SuiteFailed.
     """
     program = build(folder)
     with serving("--backend", backend, *OPTIONS.get(backend, ())) as session, \
@@ -47,10 +56,14 @@ def on_backend(folder: Path, backend: str, only: Sequence[str],
         found = Path(scratch, "cases.json")
         with session.start("a", str(program), "--peer-socket", str(session.socket("b")), "--json", str(found),
                            "--limit", str(LIMIT_S[backend]), *_only(only)) as process:
-            for line in process.stdout:
-                if not line.startswith("PASS"):
-                    report(f"{backend}: {line.rstrip()}")
-        return process.returncode, {"backend": backend, "cases": _cases(found)}
+            try:
+                for line in process.stdout:
+                    if not line.startswith("PASS"):
+                        report(f"{backend}: {line.rstrip()}")
+            except BaseException:      # the terminal interrupts this process only
+                stopped(process)
+                raise
+        return _checked(process.returncode), {"backend": backend, "cases": _cases(found)}
 
 
 def on_backends(folder: Path, backends: Sequence[str], only: Sequence[str],
@@ -64,6 +77,13 @@ def save(results: Sequence[dict[str, Any]], path: Path) -> None:
     """Write results as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(list(results), indent=1) + "\n")
+
+
+def _checked(status: int) -> int:
+    if status not in (0, 1, NO_DEVICE):
+        raise SuiteFailed(f"the conformance suite itself failed with status {status}; its last line is the last case "
+                          "that ended")
+    return status
 
 
 def _only(names: Sequence[str]) -> list[str]:

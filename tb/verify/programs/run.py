@@ -15,12 +15,14 @@ import fcntl
 import itertools
 import json
 import re
+import signal
 import sys
 import time
 from ipaddress import IPv4Address
 
 from weft.tb.app.serve.environment import BUILD_ROOT
 from weft.tb.app.serve.functional import IP
+from weft.tb.sim.flow.failure import INTERRUPTED
 from weft.tb.verify.programs import suite
 from weft.tb.verify.programs.applications import APPLICATIONS
 from weft.tb.verify.programs.programs import TABLE, missing_packages
@@ -150,6 +152,8 @@ def main():
     asked = parser.parse_args()
     programs = [program.briefly() if asked.brief else program for program in (*TABLE, *APPLICATIONS)
                 if not asked.only or asked.only in program.name]
+    if not programs:
+        parser.error(f"no program has {asked.only!r} in its name")
     if absent := missing_packages(programs):
         print(f"some programs are missing; on Debian: apt-get install {' '.join(absent)}")
     if not asked.only and not suite.there():
@@ -174,7 +178,11 @@ def main():
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)      # each program is in a separate group
     try:
         sys.exit(main())
     except CannotServe as problem:
         sys.exit(f"make programs: {problem}")
+    except KeyboardInterrupt:
+        print("make programs: stopped", file=sys.stderr)
+        sys.exit(INTERRUPTED)

@@ -15,10 +15,11 @@ from weft.tb.app.serve import listening
 from weft.tb.app.serve.environment import environment_of
 
 LOOK_S, END_S, START_S, BUILD_S = 0.02, 5, 60, 3600      # BUILD_S: until a simulator of the RTL is built and started
+DAEMON_END_S = 120      # it writes files when it ends
 
 
 class CannotServe(Exception):
-    """The daemon did not start; the message is its output."""
+    """The daemon did not start; the message is a sentence, or the daemon's output."""
 
 
 @dataclass
@@ -37,9 +38,7 @@ class Session:
 
     def end(self):
         """End the daemon; return its output, which ends with a summary of frames."""
-        if self.process.poll() is None:
-            self.process.terminate()
-        self.process.wait()
+        _ended_daemon(self.process)
         return self._output_file.read_text()
 
     def socket(self, host):
@@ -82,8 +81,8 @@ class Session:
                    and not self._listens(port, on_card, space, network)):
                 time.sleep(LOOK_S)
             of_client = ended(start("a", *client), limit - time.monotonic())
-        except KeyboardInterrupt:
-            _kill(first)
+        except BaseException:
+            stopped(first)
             raise
         if endless and first.poll() is None:
             return replace(_terminated(first), status=0), of_client
@@ -115,17 +114,23 @@ def ended(process, limit_s):
         output, _ = process.communicate(timeout=max(0.1, limit_s))
         return Ended(process.returncode, output)
     except subprocess.TimeoutExpired:
-        _kill(process)
-        return Ended(None, process.communicate()[0])
+        return Ended(None, stopped(process))
     except KeyboardInterrupt:      # the terminal interrupts this process only
-        _kill(process)
+        stopped(process)
         raise
 
 
-def _kill(process):
-    """Kill a process that was not waited for, with its group."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+def stopped(process):
+    """Terminate a process with its group, and kill what is left of the group; return its output.
+
+    A launcher such as mpirun ends its ranks, which are in separate groups, if it is terminated.
+    """
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.communicate(timeout=END_S)[0]
+    return ""       # a process outside the group holds the pipe
 
 
 def _terminated(process):
@@ -137,20 +142,37 @@ def _terminated(process):
 @contextlib.contextmanager
 def serving(*options):
     """Yield a :class:`Session` of `weft serve` with ``options``, or raise :class:`CannotServe`."""
+    limit_s = BUILD_S if "rtl" in options else START_S
     with tempfile.TemporaryDirectory(prefix="weft-serve-") as folder:
         printed = Path(folder, "said")
         with printed.open("w") as out:
             process = subprocess.Popen([sys.executable, "-m", "weft.tb.cli", "serve", "--folder", folder, *options],
                                        stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
         try:
-            limit = time.monotonic() + (BUILD_S if "rtl" in options else START_S)
+            limit = time.monotonic() + limit_s
             while "weft run" not in printed.read_text():
                 if process.poll() is not None or time.monotonic() > limit:
-                    raise CannotServe(printed.read_text())
+                    raise CannotServe(_why_not(process, printed.read_text(), limit_s))
                 time.sleep(LOOK_S)
             yield (session := Session(process, Path(folder), printed))
             session.end()
         finally:
-            if process.poll() is None:
-                process.terminate()
-            process.wait()
+            _ended_daemon(process)
+
+
+def _ended_daemon(process):
+    """Terminate the daemon, and kill it if that does not end it."""
+    if process.poll() is None:
+        process.terminate()
+    try:
+        process.wait(timeout=DAEMON_END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _why_not(process, output, limit_s):
+    """Return why the daemon has not started, with its output."""
+    if process.poll() is None:
+        return f"weft serve has not started within {limit_s} s; is the machine busy? Try again.\n{output}".rstrip()
+    return output or f"weft serve ended with status {process.returncode} and no message"

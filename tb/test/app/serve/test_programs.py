@@ -4,13 +4,18 @@
 """
 
 import os
+import re
+import signal
 import time
+from pathlib import Path
 
 import pytest
 
 from weft.tb.app.serve import listening
 from weft.tb.sim.flow.system import tools_expected
 from weft.tb.test.app.serve.test_simulated_time import perftest
+from weft.tb.verify.programs import run
+from weft.tb.verify.programs import session as sessions
 from weft.tb.verify.programs.applications import APPLICATIONS
 from weft.tb.verify.programs.programs import TABLE, Program, missing_packages
 from weft.tb.verify.programs.run import (
@@ -25,8 +30,9 @@ from weft.tb.verify.programs.run import (
     good,
     one,
 )
-from weft.tb.verify.programs.session import LOOK_S, Ended, Session, ended, serving
+from weft.tb.verify.programs.session import LOOK_S, CannotServe, Ended, Session, ended, serving, stopped
 
+ROOT = Path(__file__).resolve().parents[4]
 PORT, TALKS_BYTES, LIMIT_S = 23600, 1 << 18, 60
 # One of each kind; the others differ in options.
 CHOSEN = ("ibv_devices", "ibv_devinfo", "ibv_rc_pingpong -c -e", "ibv_srq_pingpong", "ib_write_bw -q 4",
@@ -108,6 +114,54 @@ def test_program_that_starts_others_is_killed_with_them():
     assert ended(started, 0) == Ended(None, "ready\n")
 
 
+def test_launcher_is_terminated_so_that_it_ends_its_ranks():
+    """The rank is in another group; the launcher prints after its end."""
+    started = Session.start_plainly("sh", "-c", "setsid sleep 10000 & rank=$!; trap 'kill $rank; echo ended' TERM; "
+                                    "until grep -q \"(sleep) . [0-9]* $rank \" /proc/$rank/stat; do sleep 0.01; done; "
+                                    "echo ready; wait")
+    assert started.stdout.readline() == "ready\n"
+    assert stopped(started) == "ended\n"
+
+
+def test_program_that_ignores_termination_is_killed(monkeypatch):
+    monkeypatch.setattr(sessions, "END_S", 0.1)
+    started = Session.start_plainly("sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done")
+    assert started.stdout.readline() == "ready\n"
+    assert stopped(started) == ""
+    assert started.wait() == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, FileNotFoundError])
+def test_interrupted_pair_leaves_no_server(monkeypatch, failure):
+    session, servers = Session(None, None, None), []
+
+    def start(_host, *command):
+        if servers:
+            raise failure
+        servers.append(Session.start_plainly(*command))
+        return servers[0]
+
+    monkeypatch.setattr(session, "start", start)
+    with pytest.raises(failure):
+        session.run_pair(("sleep", "10000"), ("true",), port=0)
+    assert servers[0].poll() == -signal.SIGTERM
+
+
+def test_daemon_that_does_not_start_in_time_is_a_sentence(monkeypatch):
+    monkeypatch.setattr(sessions, "START_S", 0)
+    with pytest.raises(CannotServe, match="has not started within 0 s; is the machine busy"), serving():
+        pass
+
+
+@pytest.mark.parametrize(("words", "sentence"), [(["--only", "nothing"], "no program has 'nothing' in its name"),
+                                                 (["--backend", "x"], "invalid choice")])
+def test_wrong_options_of_the_table(monkeypatch, capsys, words, sentence):
+    monkeypatch.setattr("sys.argv", ["run", *words])
+    with pytest.raises(SystemExit) as end:
+        run.main()
+    assert end.value.code == 2 and sentence in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("script", "status"), [("exec sleep 10000", 0), ("exit 3", 3)])
 def test_endless_server_ends_after_its_client(monkeypatch, script, status):
     """It is successful if it runs until then."""
@@ -129,6 +183,31 @@ def test_rows_have_the_commands_of_a_user():
 def test_rows_of_the_report_are_distinct():
     rows = [(p.name, p.label) for p in (*TABLE, *APPLICATIONS)]
     assert len(rows) == len(set(rows)) < PORTS_OF_CARDS / len(LOSSES)
+
+
+def test_fields_of_the_report_keep_their_names(monkeypatch):
+    monkeypatch.setattr(run, "one", lambda *_arguments: (PASSED, 1.5, ""))
+    row, = run.table(None, [TABLE[0]], "direct", "0", iter([PORT]))
+    assert list(row) == ["program", "options", "backend", "loss", "status", "figure", "unit", "seconds", "commands"]
+
+
+def rows_of_the_page():
+    """Return the rows of the table of docs/programs.md, each as a list of its cells."""
+    lines = (ROOT / "docs/programs.md").read_text().splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    return rows[2:]
+
+
+def test_page_names_the_programs_of_the_table():
+    page = rows_of_the_page()
+    packages = {word for row in page for word in re.findall(r"[\w-]+", row[1])}
+    assert packages == {word for p in (*TABLE, *APPLICATIONS) for word in p.package.split()}
+    for program in (p for p in APPLICATIONS if p.forbidden):
+        row, = (row for row in page if row[0] == f"{program.name} `{program.kind}`")
+        assert row[2] == "" and "pass" not in row[3:], "the page claims that it runs"
+    for program in (p for p in (*TABLE, *APPLICATIONS) if not p.reliable and "UD" in p.options):
+        assert "-c UD" in next(row for row in page if "datagrams" in row[2])[0], program.label
+    assert all(row[5] != "pass" for row in page if row[2] == "datagrams"), "they wait for lost datagrams"
 
 
 @pytest.mark.parametrize("number", range(len(CHOSEN)), ids=[text.replace(" ", "") for text in CHOSEN])

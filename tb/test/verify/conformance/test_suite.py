@@ -1,38 +1,51 @@
 """Tests of the conformance suite in C: cases and rules, verdicts, and the suite on the back ends."""
 
 import json
+import os
 import subprocess
 
 import pytest
 
 from weft.driver.ibverbs.build import missing
 from weft.tb.sim.flow.system import tools_expected
-from weft.tb.verify.conformance import c_suite
+from weft.tb.verify.conformance import c_suite, devices
 from weft.tb.verify.conformance.c_suite import cases
 from weft.tb.verify.conformance.devices import on_backend, peer_options
 
-CASES_LEAST = 150
+CASES_LEAST = 160
 WRONG = """
 #include "suite.h"
 CASE(right, "a rule") { }
 CASE(wrong, "IBTA 1.2: a \\"rule\\"") { CHECK(1 == 2, "%d is not %d", 1, 2); }
 CASE(absent, "man(3)") { LACKS(1, "the feature"); }
 CASE(crashes, "a rule") { abort(); }
-CASE(hangs, "a rule") { for (;;) {} }
+CASE(hangs, "a rule") { fputs("begun\\n", stderr); for (;;) {} }
 CASE(leaves, "a rule") { exit(0); }
 """
 # A device for the harness alone, which calls these functions before a case.
 NO_DEVICES = """
 #include <infiniband/verbs.h>
 #include <stddef.h>
+#include <stdlib.h>
 static struct ibv_device device = { .name = "none" };
 static struct ibv_device *devices[2];
 static struct ibv_context context;
 struct ibv_device **ibv_get_device_list(int *count) { devices[0] = &device; if (count) *count = 1; return devices; }
 void ibv_free_device_list(struct ibv_device **list) { (void)list; }
 const char *ibv_get_device_name(struct ibv_device *of) { return of->name; }
-struct ibv_context *ibv_open_device(struct ibv_device *of) { context.device = of; return &context; }
+struct ibv_context *ibv_open_device(struct ibv_device *of) {
+    device.transport_type = getenv("IWARP") ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
+    context.device = of;
+    return &context;
+}
 int ibv_close_device(struct ibv_context *of) { (void)of; return 0; }
+#undef ibv_query_port
+int ibv_query_port(struct ibv_context *of, uint8_t number, struct _compat_ibv_port_attr *port) {
+    (void)of, (void)number;
+    const char *state = getenv("PORT_STATE");
+    ((struct ibv_port_attr *)port)->state = state ? atoi(state) : IBV_PORT_ACTIVE;
+    return 0;
+}
 """
 
 
@@ -52,13 +65,18 @@ def test_every_case_has_a_rule_and_the_program_lists_it(folder):
     assert all("IBTA" in case.rule or "(3)" in case.rule for case in found)
 
 
-@pytest.mark.usefixtures("folder")
-def test_verdicts_are_distinguished(tmp_path):
-    (tmp_path / "wrong.c").write_text(WRONG)
-    (tmp_path / "devices.c").write_text(NO_DEVICES)
-    program, found = tmp_path / "program", tmp_path / "cases.json"
-    subprocess.run([c_suite.compiler(), *c_suite.OPTIONS, f"-I{c_suite.FOLDER}", "-o", program, tmp_path / "wrong.c",
-                    tmp_path / "devices.c", c_suite.FOLDER / "suite.c", "-libverbs"], check=True)
+@pytest.fixture(scope="module")
+def program(folder):
+    """Return a program of the suite's command with other cases and without a real device."""
+    (folder / "wrong.c").write_text(WRONG)
+    (folder / "devices.c").write_text(NO_DEVICES)
+    subprocess.run([c_suite.compiler(), *c_suite.OPTIONS, f"-I{c_suite.FOLDER}", "-o", folder / "program",
+                    folder / "wrong.c", folder / "devices.c", c_suite.FOLDER / "suite.c", "-libverbs"], check=True)
+    return folder / "program"
+
+
+def test_verdicts_are_distinguished(program, tmp_path):
+    found = tmp_path / "cases.json"
     done = subprocess.run([program, "--limit", "1", "--json", found], capture_output=True, text=True)
     assert done.stdout.splitlines() == [
         "PASS         right",
@@ -72,8 +90,26 @@ def test_verdicts_are_distinguished(tmp_path):
     rows = json.loads(found.read_text())
     assert [row["status"] for row in rows] == ["PASS", "FAIL", "UNSUPPORTED", "FAIL", "FAIL", "FAIL"]
     assert rows[1]["rule"] == 'IBTA 1.2: a "rule"' and rows[1]["subject"] == "wrong" and rows[1]["seconds"] >= 0
-    for words, status in (("--only right", 0), ("--only nothing", 2), ("--device other", 2), ("--unknown x", 2)):
-        assert subprocess.run([program, *words.split()], capture_output=True).returncode == status
+
+
+@pytest.mark.parametrize(("words", "environment", "status", "sentence"), [
+    ("--only right", {}, 0, ""), ("--only nothing", {}, 2, "no case has a name"),
+    ("--device other", {}, 2, "no device of that name"), ("--peer other", {}, 2, "--peer cannot be opened"),
+    ("--unknown x", {}, 2, "unknown"), ("--only", {}, 2, "no value"),
+    ("--limit 0", {}, 2, "--limit is"), ("--limit 1x", {}, 2, "--limit is"), ("--gid -1", {}, 2, "--gid is"),
+    ("--only right", {"PORT_STATE": "1"}, 2, "not active"), ("--only right", {"IWARP": "1"}, 2, "rdma_cm"),
+    ("--only right --json /proc/none/x", {}, 2, "cannot be written")])
+def test_exit_status_and_sentence(program, words, environment, status, sentence):
+    done = subprocess.run([program, *words.split()], capture_output=True, text=True, env=os.environ | environment)
+    assert done.returncode == status and sentence in done.stderr
+
+
+def test_a_case_ends_with_the_suite(program):
+    with subprocess.Popen([program, "--only", "hangs", "--limit", "1000"], stdout=subprocess.DEVNULL,
+                          stderr=subprocess.PIPE, text=True) as suite:
+        assert suite.stderr.readline() == "begun\n"
+        suite.kill()
+        suite.communicate(timeout=60)      # the case holds the pipe until it ends
 
 
 def passes(backend, folder):
@@ -91,6 +127,15 @@ def test_every_case_passes(backend, folder):
 
 def test_every_case_passes_on_the_timing_model(folder):
     passes("model", folder)
+
+
+def test_a_crash_of_the_suite_is_no_success(monkeypatch, tmp_path):
+    crash = tmp_path / "crash"
+    crash.write_text("#!/bin/sh\nkill -SEGV $$\n")
+    crash.chmod(0o755)
+    monkeypatch.setattr(devices, "build", lambda _folder: crash)
+    with pytest.raises(devices.SuiteFailed, match="status -11"):
+        devices.on_device(tmp_path, "weft0", "", ())
 
 
 def test_peers_are_devices_or_hosts(tmp_path, monkeypatch):

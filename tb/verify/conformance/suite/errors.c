@@ -46,7 +46,8 @@ CASE(only_the_first_fault_has_a_status,
     struct pair p = connected(HOW);
     struct ibv_sge sge = part(&p.a, 0, 8), bad = part(&p.a, 0, 8);
     bad.lkey ^= 0x5500;
-    struct ibv_send_wr first = write_of(&p, &sge, 1, IBV_SEND_SIGNALED), second = write_of(&p, &bad, 2, 0);
+    struct ibv_send_wr first = request(IBV_WR_RDMA_READ, &p, &sge, 1, 1);
+    struct ibv_send_wr second = write_of(&p, &bad, 2, IBV_SEND_FENCE); /* it does not start before the read is over */
     struct ibv_send_wr third = write_of(&p, &sge, 3, IBV_SEND_SIGNALED);
     first.wr.rdma.rkey ^= 0x5500;
     third.wr.rdma.rkey ^= 0x5500;

@@ -61,28 +61,28 @@ CASE(region_in_transfer_is_deregistered, "IBTA 10.6: after deregistration the de
     CHECK(all(to, LENGTH, 0x33), "the region is written after its deregistration");
 }
 
+/* Return a number of repetitions that exceeds the device's limit, if that is not large. */
+static int turns(int limit) { return limit < 300 ? limit + 1 : 100; }
+
 CASE(many_qps_in_turn, "IBTA 10.2.4: destroyed QPs keep no resources") {
     struct pair p = ends();
-    uint32_t last = 0;
-    for (int i = 0; i < 100; i++) {
+    struct ibv_device_attr limits;
+    NEED(!ibv_query_device(p.a.context, &limits));
+    for (int i = 0; i < turns(limits.max_qp); i++) {
         struct ibv_qp_init_attr init = rc(&p.a);
         struct ibv_qp *qp = ibv_create_qp(p.a.pd, &init);
         CHECK(qp, "QP %d: %s", i, strerror(errno));
-        CHECK(qp->qp_num != last, "a destroyed QP's number comes again at once");
-        last = qp->qp_num;
         NEED(!ibv_destroy_qp(qp));
     }
 }
 
-CASE(many_regions_in_turn,
-     "IBTA 10.6: deregistered regions keep no resources; a key does not come again at once") {
+CASE(many_regions_in_turn, "IBTA 10.6: deregistered regions keep no resources") {
     struct pair p = ends();
-    uint32_t last = 0;
-    for (int i = 0; i < 100; i++) {
+    struct ibv_device_attr limits;
+    NEED(!ibv_query_device(p.a.context, &limits));
+    for (int i = 0; i < turns(limits.max_mr); i++) {
         struct ibv_mr *mr = ibv_reg_mr(p.a.pd, p.a.memory, MEMORY, EVERYTHING);
         CHECK(mr, "region %d: %s", i, strerror(errno));
-        CHECK(mr->rkey != last, "a deregistered region's key comes again at once");
-        last = mr->rkey;
         NEED(!ibv_dereg_mr(mr));
     }
 }
@@ -90,7 +90,7 @@ CASE(many_regions_in_turn,
 CASE(many_connections_in_turn,
      "IBTA 10.2.4, 9.7.1: a new connection is independent of earlier ones with the same peer") {
     struct pair p = ends();
-    for (uint64_t round = 1; round <= 20; round++) {
+    for (uint64_t round = 1; round <= 10; round++) {
         p.qp = make_qp(&p.a, rc(&p.a));
         p.peer = make_qp(&p.b, rc(&p.b));
         join(&p.a, p.qp, &p.b, p.peer, HOW);
@@ -105,15 +105,16 @@ CASE(many_connections_in_turn,
 }
 
 CASE(capacities_beyond_limits_are_refused,
-     "ibv_create_qp(3), ibv_query_device(3): EINVAL beyond max_qp_wr and max_sge") {
+     "ibv_create_qp(3), ibv_query_device(3): EINVAL or ENOMEM beyond max_qp_wr and max_sge") {
     struct pair p = ends();
     struct ibv_device_attr limits;
     NEED(!ibv_query_device(p.a.context, &limits));
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 3; i++) {
         struct ibv_qp_init_attr init = rc(&p.a);
-        uint32_t *const which[] = { &init.cap.max_send_wr, &init.cap.max_recv_wr, &init.cap.max_send_sge,
-                                    &init.cap.max_recv_sge };
-        *which[i] = (uint32_t)(i < 2 ? limits.max_qp_wr : limits.max_sge) + 1;
+        if (i == 0) init.cap.max_send_wr = (uint32_t)limits.max_qp_wr + 1;
+        if (i == 1) init.cap.max_recv_wr = (uint32_t)limits.max_qp_wr + 1;
+        if (i == 2) /* max_sge is the smaller limit of sends and receives */
+            init.cap.max_send_sge = init.cap.max_recv_sge = (uint32_t)limits.max_sge + 1;
         struct ibv_qp *qp = ibv_create_qp(p.a.pd, &init);
         CHECK(!qp && (errno == EINVAL || errno == ENOMEM), "capacity %d beyond the limit: %s", i, strerror(errno));
     }
@@ -139,7 +140,7 @@ CASE(capacities_at_limits_are_accepted, "ibv_query_device(3): a QP with max_sge 
         CHECK(!memcmp(p.b.memory + at, p.a.memory + i * 100, 30 + i), "SGE %zu differs", i);
 }
 
-CASE(unknown_handles_of_queries_are_refused,
+CASE(indices_beyond_tables_are_refused,
      "ibv_query_port(3), ibv_query_gid(3), ibv_query_pkey(3): an index beyond the table") {
     struct pair p = ends();
     struct ibv_port_attr port;
@@ -147,6 +148,8 @@ CASE(unknown_handles_of_queries_are_refused,
     __be16 pkey;
     CHECK(ibv_query_port(p.a.context, 200, &port), "port 200 exists");
     NEED(!ibv_query_port(p.a.context, 1, &port));
-    CHECK(ibv_query_gid(p.a.context, 1, port.gid_tbl_len + 1, &gid), "a GID beyond the table exists");
-    CHECK(!ibv_query_pkey(p.a.context, 1, 0, &pkey) && pkey == 0xFFFF, "P_Key 0 is not the default one");
+    CHECK(ibv_query_gid(p.a.context, 1, port.gid_tbl_len, &gid), "a GID beyond the table exists");
+    CHECK(ibv_query_pkey(p.a.context, 1, port.pkey_tbl_len, &pkey), "a P_Key beyond the table exists");
+    CHECK(!ibv_query_pkey(p.a.context, 1, 0, &pkey) && (be16toh(pkey) & 0x7FFF) == 0x7FFF,
+          "P_Key 0 is not the default one");
 }

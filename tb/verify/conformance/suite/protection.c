@@ -15,7 +15,7 @@ static void refused_but(struct pair *p, struct ibv_send_wr *wr, size_t from, siz
     STATUS(wc, IBV_WC_REM_ACCESS_ERR);
     CHECK(all(p->b.memory, from, 0x11) && all(p->b.memory + from + length, MEMORY - from - length, 0x11),
           "a byte of the peer changes");
-    CHECK(state_of(p->qp) == IBV_QPS_ERR, "the requester stays in state %d", state_of(p->qp));
+    CHECK(fails(p->qp), "the requester stays in state %d", state_of(p->qp));
 }
 
 static void refused(struct pair *p, struct ibv_send_wr *wr) { refused_but(p, wr, 0, 0); }
@@ -27,6 +27,7 @@ static void each_kind_refused(void (*change)(struct pair *, struct ibv_send_wr *
         struct pair p = connected(HOW);
         struct ibv_sge sge = part(&p.a, 0, 8);
         struct ibv_send_wr wr = request(kinds[i], &p, &sge, 1, 5);
+        if (i == 2 && !(p.a.atomics && p.b.atomics)) break;
         memset(p.a.memory, 0x22, 8);
         change(&p, &wr);
         refused(&p, &wr);
@@ -88,6 +89,7 @@ CASE(missing_right_of_qp_is_refused, "IBTA 10.2.4, ibv_modify_qp(3): qp_access_f
         struct pair p = connected(how);
         struct ibv_sge sge = part(&p.a, 0, 8);
         struct ibv_send_wr wr = request(kinds[i], &p, &sge, 1, 5);
+        if (i == 2 && !(p.a.atomics && p.b.atomics)) break;
         memset(p.b.memory, 0x11, MEMORY);
         NEED(!post(p.qp, &wr));
         struct ibv_wc wc = done(p.a.cq);
@@ -153,13 +155,13 @@ CASE(responder_reports_a_violation, "IBTA 11.6.3.2: event Local Access Violation
     wrong_key(&p, &wr);
     for (uint64_t id = 1; id <= 3; id++) NEED(!give(p.peer, NULL, 0, id));
     refused(&p, &wr);
-    CHECK(event_of(&p.b, IBV_EVENT_QP_ACCESS_ERR), "no event QP_ACCESS_ERR");
+    CHECK(event_of(&p.b, IBV_EVENT_QP_ACCESS_ERR) == p.peer, "no event QP_ACCESS_ERR of the responder");
     for (uint64_t id = 1; id <= 3; id++) {
         struct ibv_wc wc = done(p.b.cq);
         CHECK(wc.wr_id == id && wc.status == IBV_WC_WR_FLUSH_ERR, "receive %lu completes with '%s'",
               (unsigned long)wc.wr_id, ibv_wc_status_str(wc.status));
     }
-    CHECK(state_of(p.peer) == IBV_QPS_ERR, "the responder stays in state %d", state_of(p.peer));
+    CHECK(fails(p.peer), "the responder stays in state %d", state_of(p.peer));
 }
 
 CASE(error_leaves_other_qps, "IBTA 10.3.1.7: ERR is a state of one QP") {
@@ -186,7 +188,7 @@ static void own_refused(struct pair *p, enum ibv_wr_opcode opcode, struct ibv_sg
     CHECK(wc.wr_id == 5, "the completion is another request's");
     STATUS(wc, IBV_WC_LOC_PROT_ERR);
     CHECK(all(p->b.memory, MEMORY, 0x11), "a byte of the peer changes");
-    CHECK(state_of(p->qp) == IBV_QPS_ERR, "the QP stays in state %d", state_of(p->qp));
+    CHECK(fails(p->qp), "the QP stays in state %d", state_of(p->qp));
 }
 
 CASE(wrong_lkey_is_refused, LOCAL) {
@@ -237,19 +239,19 @@ CASE(sge_that_wraps_is_refused, LOCAL) {
 
 CASE(sum_of_lengths_near_2_to_32,
      "IBTA 9.7, 11.4.1.1: a message longer than the limit is an error, and harms nothing else") {
-    struct pair p = connected(HOW);
-    struct ibv_sge sges[3];
-    for (int i = 0; i < 3; i++) sges[i] = (struct ibv_sge){ (uintptr_t)p.a.memory, 0x80000000u, p.a.mr->lkey };
-    for (int number = 2; number <= 3; number++) {
-        struct ibv_send_wr wr = request(IBV_WR_RDMA_WRITE, &p, sges, number, 5);
+    static const uint32_t lasts[] = { 0, 2, 102 }; /* sums of 2^32 - 2, 2^32 and 2^32 + 100 */
+    for (int i = 0; i < 3; i++) {
+        struct pair p = connected(HOW);
+        struct ibv_sge sges[3] = { part(&p.a, 0, 0x7FFFFFFF), part(&p.a, 0, 0x7FFFFFFF), part(&p.a, 0, lasts[i]) };
+        struct ibv_send_wr wr = request(IBV_WR_RDMA_WRITE, &p, sges, 3, 5);
         memset(p.b.memory, 0x11, MEMORY);
         if (!post(p.qp, &wr)) {
             struct ibv_wc wc = done(p.a.cq);
-            CHECK(wc.status != IBV_WC_SUCCESS, "%d SGEs of 2^31 bytes succeed", number);
+            CHECK(wc.status != IBV_WC_SUCCESS, "2^32 - 2 + %u bytes succeed", lasts[i]);
         }
         CHECK(all(p.b.memory, MEMORY, 0x11), "a byte of the peer changes");
+        if (!i) settle(&p);
     }
-    settle(&p);
 }
 
 CASE(read_needs_local_write, "IBTA 10.6.3, ibv_reg_mr(3): without LOCAL_WRITE the device does not write the region") {
@@ -301,13 +303,14 @@ CASE(remote_write_needs_local_write, "ibv_reg_mr(3): REMOTE_WRITE and REMOTE_ATO
 CASE(read_only_pages_take_no_write_access, "ibv_reg_mr(3): pages that the program may not write: EFAULT or EACCES") {
     struct pair p = ends();
     unsigned char *page = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    NEED(page != MAP_FAILED);
     CHECK(!ibv_reg_mr(p.a.pd, page, PAGE, EVERYTHING), "read-only pages are registered for writes");
 }
 
 CASE(absent_pages_are_refused, "ibv_reg_mr(3): EFAULT for addresses that are not mapped") {
     struct pair p = ends();
     unsigned char *pages = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    NEED(!munmap(pages + PAGE, PAGE));
+    NEED(pages != MAP_FAILED && !munmap(pages + PAGE, PAGE));
     CHECK(!ibv_reg_mr(p.a.pd, pages, 2 * PAGE, EVERYTHING), "a hole is registered");
 }
 
@@ -362,7 +365,8 @@ CASE(registration_is_changed, "ibv_rereg_mr(3): new rights hold after the call")
     struct ibv_mr *mr = ibv_reg_mr(p.b.pd, p.b.memory, PAGE, EVERYTHING);
     NEED(mr);
     int error = ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_REMOTE_READ);
-    LACKS(error, "ibv_rereg_mr: %s", strerror(errno));
+    LACKS(error && (errno == EOPNOTSUPP || errno == ENOSYS), "ibv_rereg_mr: %s", strerror(errno));
+    CHECK(!error, "ibv_rereg_mr: %s", strerror(errno));
     struct ibv_sge sge = part(&p.a, 0, 50);
     struct ibv_send_wr read = request(IBV_WR_RDMA_READ, &p, &sge, 1, 1), wr = write_of(&p, &sge, 2, IBV_SEND_SIGNALED);
     set_key(&read, (uintptr_t)p.b.memory, mr->rkey);

@@ -69,12 +69,10 @@ CASE(own_receives_beside_srq_are_refused, "IBTA 10.2.9, ibv_post_recv(3): a QP w
 }
 
 CASE(full_srq_refuses, "ibv_post_srq_recv(3): ENOMEM when the queue is full, and bad_recv_wr is set") {
-    struct ibv_srq_attr attr;
     shared();
-    NEED(!ibv_query_srq(srq, &attr));
     uint64_t posted = 0;
     int error = 0;
-    while (!error && posted <= attr.max_wr) {
+    while (!error && posted < 100000) {
         struct ibv_recv_wr *bad = NULL, wr = { .wr_id = posted };
         error = ibv_post_srq_recv(srq, &wr, &bad);
         CHECK(!error || bad == &wr, "bad_recv_wr is not the refused request");
@@ -93,7 +91,7 @@ CASE(srq_limit_is_one_event, "IBTA 10.2.9, ibv_modify_srq(3): SRQ_LIMIT_REACHED 
     CHECK(attr.srq_limit == 3, "the limit reads as %u", attr.srq_limit);
     CHECK(no_event(&p.b), "an event with 6 requests and limit 3");
     for (uint64_t id = 1; id <= 5; id++) send_empty(p.qp, &p, id);
-    CHECK(event_of(&p.b, IBV_EVENT_SRQ_LIMIT_REACHED), "no event SRQ_LIMIT_REACHED");
+    CHECK(event_of(&p.b, IBV_EVENT_SRQ_LIMIT_REACHED) == srq, "no event SRQ_LIMIT_REACHED of this SRQ");
     CHECK(no_event(&p.b), "a second event");
     NEED(!ibv_query_srq(srq, &attr));
     CHECK(attr.srq_limit == 0, "the limit is %u after the event", attr.srq_limit);
@@ -118,7 +116,7 @@ CASE(srq_grows_as_claimed, "ibv_modify_srq(3): SRQ_MAX_WR, if device_cap_flags h
 CASE(last_wqe_is_reported, "IBTA 10.3.1.7, 11.6.3.1: a QP with an SRQ that enters ERR raises Last WQE Reached") {
     struct pair p = shared();
     NEED(!to_state(p.peer, IBV_QPS_ERR));
-    CHECK(event_of(&p.b, IBV_EVENT_QP_LAST_WQE_REACHED), "no event QP_LAST_WQE_REACHED");
+    CHECK(event_of(&p.b, IBV_EVENT_QP_LAST_WQE_REACHED) == p.peer, "no event QP_LAST_WQE_REACHED of this QP");
 }
 
 CASE(srq_survives_a_failed_qp, "IBTA 10.2.9: requests that a failed QP did not take stay in the SRQ") {

@@ -60,10 +60,36 @@ CASE(attributes_are_read_back, "ibv_query_qp(3)") {
     CHECK(attr.timeout == how.timeout && attr.retry_cnt == 5 && attr.rnr_retry == 7 && attr.min_rnr_timer == 12,
           "timeout %d, retry_cnt %d, rnr_retry %d, min_rnr_timer %d", attr.timeout, attr.retry_cnt, attr.rnr_retry,
           attr.min_rnr_timer);
-    CHECK(attr.max_dest_rd_atomic >= 1 && attr.path_mtu == IBV_MTU_1024, "depth of reads or path MTU differs");
+    CHECK(attr.max_dest_rd_atomic >= 1 && attr.path_mtu == (how.mtu < p.a.mtu ? how.mtu : p.a.mtu),
+          "depth of reads or path MTU differs");
     CHECK(init.cap.max_send_wr >= DEPTH && init.cap.max_recv_wr >= DEPTH && init.cap.max_send_sge >= SGES
           && init.cap.max_recv_sge >= SGES, "capacities are smaller than asked");
     CHECK(init.send_cq == p.a.cq && init.qp_type == IBV_QPT_RC, "the CQ or the type differs");
+}
+
+CASE(address_is_read_back, "ibv_query_qp(3): ah_attr; ibv_create_ah(3): a flow label has 20 bits") {
+    static const uint32_t labels[] = { 0, 1, 0x12345, 0xFFFFF };
+    struct pair p = ends();
+    struct ibv_sge from = part(&p.a, 0, 100);
+    struct ibv_qp_attr attr;
+    struct ibv_qp_init_attr init;
+    for (unsigned i = 0; i < 4; i++) {
+        struct how how = HOW;
+        how.flow_label = labels[i];
+        p.qp = make_qp(&p.a, rc(&p.a));
+        p.peer = make_qp(&p.b, rc(&p.b));
+        join(&p.a, p.qp, &p.b, p.peer, how);
+        NEED(!ibv_query_qp(p.qp, &attr, IBV_QP_AV, &init));
+        struct ibv_global_route grh = attr.ah_attr.grh;
+        CHECK(attr.ah_attr.is_global && !memcmp(&grh.dgid, &p.b.gid, 16), "the peer's GID differs");
+        CHECK(grh.sgid_index == p.a.gid_index && attr.ah_attr.port_num == 1, "the GID's index or the port differs");
+        CHECK(grh.flow_label == labels[i], "flow label %x reads as %x", labels[i], grh.flow_label);
+        struct ibv_send_wr wr = write_of(&p, &from, i, IBV_SEND_SIGNALED);
+        fill(p.a.memory, 100, i);
+        NEED(!post(p.qp, &wr));
+        succeeds(p.a.cq, i);
+        CHECK(filled(p.b.memory, 100, i), "the data differs");
+    }
 }
 
 CASE(sends_are_refused_before_rts, "IBTA 10.3.1.1 to 10.3.1.3: an immediate error in RESET, INIT and RTR") {
@@ -113,7 +139,7 @@ CASE(rtr_answers_and_reports, "IBTA 10.3.1.3, 11.6.3.1: a QP in RTR receives, an
     NEED(!post(p.qp, &wr));
     succeeds(p.a.cq, 4);
     CHECK(state_of(p.peer) == IBV_QPS_RTR, "the peer left RTR");
-    CHECK(event_of(&p.b, IBV_EVENT_COMM_EST), "no event COMM_EST");
+    CHECK(event_of(&p.b, IBV_EVENT_COMM_EST) == p.peer, "no event COMM_EST of the peer");
 }
 
 CASE(reset_forgets_requests, "IBTA 10.3.1.1: RESET removes all requests; no completion of them comes") {
@@ -154,7 +180,7 @@ CASE(drained_queue_holds_requests, "IBTA 10.3.1.5: SQD starts no request, and re
     struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1 };
     int error = ibv_modify_qp(p.qp, &attr, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY);
     LACKS(error, "the transition to SQD: %s", strerror(error));
-    CHECK(event_of(&p.a, IBV_EVENT_SQ_DRAINED), "no event SQ_DRAINED");
+    CHECK(event_of(&p.a, IBV_EVENT_SQ_DRAINED) == p.qp, "no event SQ_DRAINED of this QP");
     struct ibv_send_wr wr = write_of(&p, &from, 4, IBV_SEND_SIGNALED);
     NEED(!post(p.qp, &wr));
     settle(&p);

@@ -10,11 +10,13 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { CASES_MAX = 300, ONLY_MAX = 64, SENTENCE = 500, WAIT_S = 20, SOON_MS = 20 };
+enum { CASES_MAX = 300, ONLY_MAX = 64, SENTENCE = 500, WAIT_S = 20, SOON_MS = 20, KILL_MS = 10000,
+       LIMIT_MAX_S = 86400, GIDS_MAX = 255 };
 
 static struct test {
     const char *name, *rule;
@@ -26,9 +28,10 @@ static const char *device, *peer_device, *peer_socket, *only[ONLY_MAX];
 static int gid_index = -1, limit_s = 60;
 static const char *const VERDICTS[] = { "PASS", "FAIL", "UNSUPPORTED" };
 
-const struct how HOW = { IBV_MTU_1024, 18, 7, 7, 1, 4, 4, EVERYTHING, 100 };
+const struct how HOW = { IBV_MTU_1024, 18, 7, 7, 1, 4, 4, EVERYTHING, 100, 0 };
 
 void add_case(const char *name, const char *file, const char *rule, void (*body)(void)) {
+    if (count == CASES_MAX) abort();
     struct test *test = &tests[count++];
     const char *last = strrchr(file, '/');
     *test = (struct test){ .name = name, .rule = rule, .body = body };
@@ -62,27 +65,39 @@ static struct ibv_context *open_device(const char *name) {
     return context;
 }
 
-/* Return the index of the GID that is an IPv4 address, or 0. */
+/* Return the index of the GID that is an IPv4 address, of RoCEv2 if there is one, or else 0. */
 static int find_gid(struct ibv_context *context, int length) {
-    union ibv_gid gid;
-    for (int i = 0; i < length; i++)
-        if (!ibv_query_gid(context, 1, i, &gid) && !gid.global.subnet_prefix && gid.raw[10] == 0xFF) return i;
-    return 0;
+    struct ibv_gid_entry entry;
+    int found = 0;
+    for (int i = length - 1; i >= 0; i--) {
+        if (ibv_query_gid_ex(context, 1, (uint32_t)i, &entry, 0)) continue;
+        const unsigned char *raw = entry.gid.raw;
+        if (!all(raw, 10, 0) || raw[10] != 0xFF || raw[11] != 0xFF) continue;
+        if (entry.gid_type == IBV_GID_TYPE_ROCE_V2) return i;
+        found = i;
+    }
+    return found;
 }
 
-struct end open_end(int second) {
-    struct end e = { 0 };
-    struct ibv_port_attr port;
+static struct ibv_context *open_one(int second) {
     const char *own = getenv("WEFT_SOCKET");
     char *kept = own ? strdup(own) : NULL;
     if (second && peer_socket) setenv("WEFT_SOCKET", peer_socket, 1);
-    e.context = open_device(second && peer_device ? peer_device : device);
-    NEED(e.context);
+    struct ibv_context *context = open_device(second && peer_device ? peer_device : device);
     if (kept) setenv("WEFT_SOCKET", kept, 1);
     free(kept);
-    NEED(!ibv_query_port(e.context, 1, &port));
+    return context;
+}
+
+struct end open_end(int second) {
+    struct end e = { .context = open_one(second) };
+    struct ibv_port_attr port;
+    struct ibv_device_attr limits;
+    NEED(e.context);
+    NEED(!ibv_query_port(e.context, 1, &port) && !ibv_query_device(e.context, &limits));
     e.lid = port.lid;
     e.mtu = port.active_mtu;
+    e.atomics = limits.atomic_cap != IBV_ATOMIC_NONE;
     e.gid_index = gid_index < 0 ? find_gid(e.context, port.gid_tbl_len) : gid_index;
     NEED(!ibv_query_gid(e.context, 1, e.gid_index, &e.gid));
     NEED(e.pd = ibv_alloc_pd(e.context));
@@ -90,7 +105,9 @@ struct end open_end(int second) {
     NEED(fcntl(e.context->async_fd, F_SETFL, fcntl(e.context->async_fd, F_GETFL) | O_NONBLOCK) == 0);
     e.memory = mmap(NULL, MEMORY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     NEED(e.memory != MAP_FAILED);
-    NEED(e.mr = ibv_reg_mr(e.pd, e.memory, MEMORY, EVERYTHING));
+    e.mr = ibv_reg_mr(e.pd, e.memory, MEMORY, EVERYTHING);
+    LACKS(!e.mr && !e.atomics, "a region with REMOTE_ATOMIC: %s", strerror(errno));
+    NEED(e.mr);
     return e;
 }
 
@@ -98,13 +115,20 @@ struct pair ends(void) { return (struct pair){ .a = open_end(0), .b = open_end(1
 
 struct ibv_qp_init_attr rc(const struct end *end) {
     return (struct ibv_qp_init_attr){ .send_cq = end->cq, .recv_cq = end->cq, .qp_type = IBV_QPT_RC,
-        .cap = { DEPTH, DEPTH, SGES, SGES, INLINE } };
+        .cap = { DEPTH, DEPTH, SGES, SGES, 0 } };
 }
 
 struct ibv_qp *make_qp(struct end *end, struct ibv_qp_init_attr init) {
+    uint32_t asked = init.cap.max_inline_data;
     struct ibv_qp *qp = ibv_create_qp(end->pd, &init);
+    LACKS(!qp && errno == EOPNOTSUPP, "QPs of type %d", init.qp_type);
+    LACKS(!qp && asked, "a QP with %u bytes of inline data: %s", asked, strerror(errno));
     NEED(qp);
     return qp;
+}
+
+void need_atomics(const struct pair *p) {
+    LACKS(!p->a.atomics || !p->b.atomics, "ibv_query_device: atomic_cap is IBV_ATOMIC_NONE");
 }
 
 struct ibv_ah_attr to_end(const struct end *from, const struct end *to) {
@@ -121,6 +145,7 @@ int to_rtr(struct ibv_qp *qp, const struct end *own, const struct end *peer, uin
     struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR, .path_mtu = how.mtu < own->mtu ? how.mtu : own->mtu,
         .dest_qp_num = number, .rq_psn = how.psn, .max_dest_rd_atomic = how.peer_reads, .min_rnr_timer = how.min_rnr,
         .ah_attr = to_end(own, peer) };
+    attr.ah_attr.grh.flow_label = how.flow_label;
     return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN
                                         | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 }
@@ -141,6 +166,13 @@ enum ibv_qp_state state_of(struct ibv_qp *qp) {
     struct ibv_qp_init_attr init;
     NEED(!ibv_query_qp(qp, &attr, IBV_QP_STATE, &init));
     return attr.qp_state;
+}
+
+int fails(struct ibv_qp *qp) {
+    double end = seconds() + WAIT_S;
+    while (state_of(qp) != IBV_QPS_ERR)
+        if (seconds() > end) return 0;
+    return 1;
 }
 
 void join(struct end *a, struct ibv_qp *qp, struct end *b, struct ibv_qp *peer, struct how how) {
@@ -248,15 +280,15 @@ void settle(struct pair *p) {
 
 /* ---------------------------------------------------------------------------------------------------------- events */
 
-int event_of(struct end *end, enum ibv_event_type type) {
+void *event_of(struct end *end, enum ibv_event_type type) {
     struct pollfd file = { .fd = end->context->async_fd, .events = POLLIN };
     struct ibv_async_event event;
     while (poll(&file, 1, WAIT_S * 1000) == 1) {
         if (ibv_get_async_event(end->context, &event)) continue;
         ibv_ack_async_event(&event);
-        if (event.event_type == type) return 1;
+        if (event.event_type == type) return event.element.cq; /* a union of pointers */
     }
-    return 0;
+    return NULL;
 }
 
 int no_event(struct end *end) {
@@ -286,13 +318,29 @@ int all(const unsigned char *memory, size_t length, unsigned char value) {
 
 /* --------------------------------------------------------------------------------------------------------- command */
 
+/* Wait until a process is over, and kill it if it does not end; return 0 if the device holds it even then. */
+static int reap(pid_t child, int *status) {
+    for (int waited = 0; waited < 2 * KILL_MS; waited++) {
+        pid_t over = waitpid(child, status, WNOHANG);
+        if (over) return over == child;
+        if (waited == KILL_MS) kill(child, SIGKILL);
+        poll(NULL, 0, 1);
+    }
+    return 0;
+}
+
 /* Run a case in a process; return its verdict, and put its sentence into `text`. */
 static enum verdict run(const struct test *test, char text[SENTENCE]) {
-    int pipes[2], status;
-    if (pipe(pipes)) return FAIL;
+    int pipes[2], status = 0;
+    pid_t child = -1, suite = getpid();
     fflush(NULL);
-    pid_t child = fork();
+    if (pipe(pipes) || (child = fork()) < 0) {
+        snprintf(text, SENTENCE, "no process can be made: %s", strerror(errno));
+        return FAIL;
+    }
     if (!child) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != suite) _exit(1);
         close(pipes[0]);
         result_file = pipes[1];
         test->body();
@@ -304,7 +352,10 @@ static enum verdict run(const struct test *test, char text[SENTENCE]) {
     ssize_t length = ready == 1 ? read(pipes[0], text, SENTENCE - 1) : 0;
     if (ready != 1) kill(child, SIGKILL);
     close(pipes[0]);
-    waitpid(child, &status, 0);
+    if (!reap(child, &status)) {
+        snprintf(text, SENTENCE, "its process does not end, not even killed");
+        return FAIL;
+    }
     if (length < 1) {
         if (ready != 1) snprintf(text, SENTENCE, "it has not ended after %d s", limit_s);
         else if (WIFSIGNALED(status)) snprintf(text, SENTENCE, "it dies of signal %d", WTERMSIG(status));
@@ -377,8 +428,29 @@ static int list(void) {
     return 0;
 }
 
+/* Read a decimal number from 0 to `most`; return -1 if the text is not one. */
+static int number_of(const char *text, long most) {
+    char *end;
+    errno = 0;
+    long value = strtol(text, &end, 10);
+    return *text && !*end && !errno && value >= 0 && value <= most ? (int)value : -1;
+}
+
+/* Return why the suite cannot run on the device, or that of the peer, or NULL. */
+static const char *obstacle(int second) {
+    struct ibv_port_attr port;
+    struct ibv_context *context = open_one(second);
+    if (!context) return second ? "the device of --peer cannot be opened"
+                       : device ? "no device of that name can be opened" : "no RDMA device can be opened";
+    int iwarp = context->device->transport_type == IBV_TRANSPORT_IWARP;
+    int active = !ibv_query_port(context, 1, &port) && port.state == IBV_PORT_ACTIVE;
+    ibv_close_device(context);
+    if (iwarp) return "a device of iWARP connects by rdma_cm only, and the suite connects QPs by ibv_modify_qp";
+    return active ? NULL : "port 1 of the device is not active; connect it, or use another device";
+}
+
 int main(int argc, char **argv) {
-    const char *json_path = NULL;
+    const char *json_path = NULL, *why;
     int listed = 0;
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
@@ -390,18 +462,18 @@ int main(int argc, char **argv) {
         if (!strcmp(argv[i], "--device")) device = value;
         else if (!strcmp(argv[i], "--peer")) peer_device = value;
         else if (!strcmp(argv[i], "--peer-socket")) peer_socket = value;
-        else if (!strcmp(argv[i], "--gid")) gid_index = atoi(value);
+        else if (!strcmp(argv[i], "--gid")) gid_index = number_of(value, GIDS_MAX);
         else if (!strcmp(argv[i], "--json")) json_path = value;
-        else if (!strcmp(argv[i], "--limit")) limit_s = atoi(value);
+        else if (!strcmp(argv[i], "--limit")) limit_s = number_of(value, LIMIT_MAX_S);
         else if (!strcmp(argv[i], "--only") && onlys < ONLY_MAX) only[onlys++] = value;
         else return usage("an option is unknown");
+        if (!strcmp(argv[i], "--gid") && gid_index < 0) return usage("--gid is an index from 0 to 255");
+        if (limit_s < 1) return usage("--limit is a number of seconds from 1 to 86400");
         i++;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (listed) return list();
-    struct ibv_context *context = open_device(device);
-    if (!context) return usage(device ? "no device of that name can be opened" : "no RDMA device can be opened");
-    ibv_close_device(context);
+    if ((why = obstacle(0)) || (why = obstacle(1))) return usage(why);
     FILE *json = json_path ? fopen(json_path, "w") : NULL;
     if (json_path && !json) return usage("the file for JSON cannot be written");
     int failed = run_all(json);

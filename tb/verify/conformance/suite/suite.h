@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MEMORY = 128 << 10, PAGE = 4096, MTU = 1024, DEPTH = 64, SGES = 4, INLINE = 64 };
+enum { MEMORY = 128 << 10, PAGE = 4096, MTU = 1024, DEPTH = 64, SGES = 4 };
 enum { EVERYTHING = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ
                     | IBV_ACCESS_REMOTE_ATOMIC };
 enum verdict { PASS, FAIL, UNSUPPORTED };
@@ -42,6 +42,7 @@ struct end {
     int gid_index;
     uint16_t lid;
     enum ibv_mtu mtu;           /* active one */
+    int atomics;                /* whether the device has them */
     unsigned char *memory;      /* MEMORY bytes, registered with EVERYTHING */
     struct ibv_mr *mr;
 };
@@ -51,7 +52,7 @@ struct how {
     enum ibv_mtu mtu;
     uint8_t timeout, retry, rnr_retry, min_rnr, reads, peer_reads;
     unsigned access;
-    uint32_t psn;
+    uint32_t psn, flow_label;
 };
 
 struct pair {
@@ -62,14 +63,17 @@ struct pair {
 extern const struct how HOW;
 
 struct end open_end(int second);                    /* the device, or if `second` the peer's */
-struct ibv_qp_init_attr rc(const struct end *end);  /* of a QP with capacities DEPTH, SGES, INLINE */
+struct ibv_qp_init_attr rc(const struct end *end);  /* of a QP with capacities DEPTH and SGES, without inline data */
+/* The case is UNSUPPORTED if the device has no such QPs, or not the inline data. */
 struct ibv_qp *make_qp(struct end *end, struct ibv_qp_init_attr init);
+void need_atomics(const struct pair *p);            /* the case is UNSUPPORTED without them */
 struct ibv_ah_attr to_end(const struct end *from, const struct end *to);
 int to_init(struct ibv_qp *qp, unsigned access);
 int to_rtr(struct ibv_qp *qp, const struct end *own, const struct end *peer, uint32_t number, struct how how);
 int to_rts(struct ibv_qp *qp, struct how how);
 int to_state(struct ibv_qp *qp, enum ibv_qp_state state);
 enum ibv_qp_state state_of(struct ibv_qp *qp);
+int fails(struct ibv_qp *qp);                       /* wait until the QP is in ERR; return 0 if it never is */
 void join(struct end *a, struct ibv_qp *qp, struct end *b, struct ibv_qp *peer, struct how how);
 struct pair ends(void);                             /* two ends without QPs */
 struct pair connected(struct how how);
@@ -87,7 +91,8 @@ void succeeds(struct ibv_cq *cq, uint64_t id);      /* the next completion is th
 void nothing(struct ibv_cq *cq, const char *why);   /* no completion is there */
 struct ibv_send_wr write_of(const struct pair *p, struct ibv_sge *sge, uint64_t id, unsigned flags);
 void settle(struct pair *p);                        /* a further connection carries a message both ways */
-int event_of(struct end *end, enum ibv_event_type type);    /* wait for an event; return 0 if it does not come */
+/* Wait for an event; return the CQ, QP or SRQ that it names, or NULL if it does not come. */
+void *event_of(struct end *end, enum ibv_event_type type);
 int no_event(struct end *end);
 void fill(unsigned char *memory, size_t length, unsigned seed);
 int filled(const unsigned char *memory, size_t length, unsigned seed);
