@@ -59,6 +59,9 @@ def test_a_guest_that_ends_is_noticed(guest):
     guest.process.kill()
     with pytest.raises(GuestFailed, match="the guest has ended"):
         job.end()
+    for order in (job.kill, guest.shut_down):
+        with pytest.raises(GuestFailed, match="takes no order"):
+            order()
 
 
 def test_a_qemu_that_does_not_start_is_reported(tmp_path):
