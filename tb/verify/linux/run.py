@@ -11,7 +11,7 @@ from pathlib import Path
 
 from weft.tb.sim.flow.build import BUILD_ROOT
 from weft.tb.sim.flow.tools import write_whole
-from weft.tb.verify.linux.cases import CASES, SHORT
+from weft.tb.verify.linux.cases import CASES, SHORT, boot
 from weft.tb.verify.linux.guest import GuestFailed
 from weft.tb.verify.linux.lab import Lab
 
@@ -40,12 +40,12 @@ def row_of(case, lab, backend):
 
 
 def rows(backend, cases, **options):
-    """Yield the rows of a back end, up to the end of a guest that a case does not expect."""
+    """Yield the rows of a back end, up to a failed boot, or the end of a guest that a case does not expect."""
     with tempfile.TemporaryDirectory(prefix="weft-linux-") as folder, \
             Lab(Path(folder), backend=backend, **options) as lab:
         for case in cases:
-            yield row_of(case, lab, backend)
-            if lab.ended:
+            yield (row := row_of(case, lab, backend))
+            if lab.ended or case.run is boot and row["status"] == "failed":
                 return
 
 
