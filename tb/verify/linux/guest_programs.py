@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from weft.driver.cm import qp_attributes
+from weft.driver.cm.cmid import CMID
 from weft.driver.connection.connection import ResponseTimeout
 from weft.driver.pci.device import open_device
 from weft.driver.pci.survey import survey
@@ -80,6 +81,16 @@ class PairHost:
         value = self.job.get(lambda: self.context.serve(SERVE_NS))
         self.times.append(time.monotonic())
         return value
+
+
+def announced(job):
+    """Return a CMID that reports when it listens."""
+    class Announced(CMID):
+        def listen(self, backlog=0):
+            super().listen(backlog)
+            job.put("listening")
+
+    return Announced
 
 
 def card():
@@ -188,7 +199,7 @@ def ping_pong(job, number, peer=None, rounds=10, size=1024, polling=False, slow=
     address = f"10.0.0.{number + 1}"
     with Opened(number, polling=polling, slow=slow):
         if peer is None:
-            job.put("listening")
+            module.CMID = announced(job)
             module.server(address)
             job.put({})
         else:

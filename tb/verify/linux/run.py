@@ -1,7 +1,7 @@
 """``weft linux``: cases of two Linux guests with a card each, on functional and on timed cards; a line for each.
 
 The table is written to ``sim_build/reports/linux.json`` as well: a list of ``{"case", "backend", "status", "seconds",
-"figures": {name: [value, unit]}}``.
+"figures": {name: [value, unit]}, "reason"}``; ``reason`` is that of a failure.
 """
 
 import json
@@ -36,7 +36,8 @@ def row_of(case, lab, backend):
     seconds = time.monotonic() - start
     status = "failed" if reason else "passed"
     print(f"{backend:10} {case.name:24} {status}  {seconds:5.1f} s  {reason or shown(figures)}", flush=True)
-    return {"case": case.name, "backend": backend, "status": status, "seconds": round(seconds, 1), "figures": figures}
+    return {"case": case.name, "backend": backend, "status": status, "seconds": round(seconds, 1), "figures": figures,
+            "reason": reason}
 
 
 def rows(backend, cases, **options):
