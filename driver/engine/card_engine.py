@@ -99,7 +99,7 @@ class CardEngine:
         self.qps = QpTable(max_qp, config.random, reserved=self.host_qpns)
         self.reports = ReportWorker(self.rings[Ring.META_REPORT], self.qps.find)
         self.commands = CommandQueue(device, self.rings[Ring.COMMAND], self.rings[Ring.RESPONSE],
-                                     drain=self._while_waiting, fail=self.fail,
+                                     timeout_ns=config.command_timeout_ns, drain=self._while_waiting, fail=self.fail,
                                      card_cons=lambda: unpack_status(self.status.read(0, abi.BLOCK_BYTES)).command_cons)
         self.lender = None
         self.balancers, self.raw_frame_handlers, self.fatal_handlers, self.services = [], [], [], []

@@ -76,10 +76,10 @@ class CommandQueue:
     ----------
     device : Device
     ring, responses : HostToCardRing, CardToHostRing
-    drain : callable
-        Called during a wait: the card may need space in another ring before it can respond, or may have failed.
     timeout_ns : int
         Time-out of :meth:`call`.
+    drain : callable
+        Called during a wait: the card may need space in another ring before it can respond, or may have failed.
     card_cons : callable
         Returns the consumer index of the COMMAND ring that the card reports.
     fail : callable(reason)
@@ -101,7 +101,7 @@ class CommandQueue:
     OVERDUE_NS = 20_000     # a response may arrive later than the consumer index that covers its command
     TIMES_MAX = 4
 
-    def __init__(self, device, ring, responses, *, drain=lambda: None, timeout_ns=100_000_000,
+    def __init__(self, device, ring, responses, *, timeout_ns, drain=lambda: None,
                  card_cons=lambda: 0, fail=lambda reason: None):
         self.device, self.ring, self.responses, self.timeout_ns = device, ring, responses, timeout_ns
         self.drain, self.card_cons, self.fail, self.fatal, self.repeated = drain, card_cons, fail, None, 0

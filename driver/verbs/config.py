@@ -40,6 +40,10 @@ class ContextConfig:
     silence_ns : int
         If a caller waits for the card and the card reports nothing for this time, the driver reads the status register,
         because the card may be gone.
+    command_timeout_ns : int
+        Longest wait for the response to a command, after which it raises
+        :class:`~weft.driver.queue.command.CommandTimeout`. Its objects belong to the card until the response or a
+        reset. A simulated card in another process of a loaded machine needs more than the default.
     keep_qp_num : bool
         A QP keeps its number over RESET, as in the verbs. Then only the PSN distinguishes packets of an earlier
         incarnation that are still in flight from packets of the current one. Otherwise each incarnation has a different
@@ -74,6 +78,7 @@ class ContextConfig:
     waiting_runs_max: Annotated[int, Range(1, _WORD)] = WAITING_RUNS_MAX
     tx_poll_ns: Annotated[int, Range(1, _LONG)] = 2_000
     silence_ns: Annotated[int, Range(1, _LONG)] = 10_000_000
+    command_timeout_ns: Annotated[int, Range(1, _LONG)] = 100_000_000
     reset: bool = True
     keep_qp_num: bool = False
     time_wait_qps: Annotated[int, Range(0, _WORD)] = 0

@@ -2,6 +2,7 @@
 
 from weft.hdl.contract import abi
 
+from ..functional.command_check import refusal
 from .pcie import LINE_COMMAND, Read
 from .timing import CYCLE_NS
 
@@ -29,7 +30,7 @@ class Commands:
             return
         self._busy = True
         command = abi.COMMAND.unpack(rings.take(Ring.COMMAND))
-        if command.opcode is Opcode.PAGE_TABLE_WRITE and self._card.tables.pages_refused(command) is None:
+        if command.opcode is Opcode.PAGE_TABLE_WRITE and refusal(command, self._card.params) is None:
             self._card.loop.call_in(timing.pages, _Pages(self._card, command, self._carry_out).ask)
         else:
             lag = timing.qp_command if command.opcode in QP_COMMANDS else timing.command

@@ -39,7 +39,7 @@ class TimedRings(CardRings):
     def written(self, name, value):
         super().written(name, value)
         ring = _LOG2.get(name)
-        if ring is not None and value >> abi.RING_ENABLE_BIT & 1:
+        if ring is not None:
             self._asked[ring] = self._held[ring] = 0
             self._standing[ring] = 0
             self._ready[ring].clear()
@@ -179,7 +179,7 @@ class TimedRings(CardRings):
                 taken.popleft()
             ahead = (self.prod[ring] - self.cons[ring]) % self._wrap(ring) - self._storing[ring]    # of the others
             armed = self._armed_at[ring] + self.card.timing.doorbell
-            if not ahead:
+            if ahead <= 0:      # less than 0 if the ring was stopped in the meantime
                 self._owed[ring] = armed
             else:
                 first = taken[-ahead] if ahead <= len(taken) else now

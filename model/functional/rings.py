@@ -45,28 +45,35 @@ class CardRings:
     def written(self, name, value):
         """Process a write to a ring's base or size register."""
         ring, part = _PART.get(name, (None, None))
-        if part == "log2" and value >> abi.RING_ENABLE_BIT & 1:
+        if part == "log2":
             self.prod[ring] = self.cons[ring] = 0
-            self.marked[ring] = 0
+            self.marked[ring], self.armed[ring] = 0, False
 
     def doorbell(self, name, value):
-        """Process a write of a producer or consumer index."""
+        """Process a write of a producer or consumer index. One that moves backwards or too far is bad and ignored."""
         ring, part = _PART.get(name, (None, None))
+        if ring is None or not self.enabled(ring):
+            return
+        new = value % self._wrap(ring)
         if part == "prod" and ring in abi.HOST_TO_CARD:
-            new = value % self._wrap(ring)
-            if not self.enabled(ring) or (new - self.prod[ring]) % self._wrap(ring) <= self.free(ring):
+            if (new - self.prod[ring]) % self._wrap(ring) <= self.free(ring):
                 self.prod[ring] = new
-            else:       # backwards, or more than the ring holds
+            else:
                 self.bad(ring, BadEntry(Reason.BAD_DESCRIPTOR, f"the producer index of {ring.name} becomes {new}"))
         elif part == "cons" and ring in abi.CARD_TO_HOST:
-            consumed = (value - self.cons[ring]) % self._wrap(ring)
+            consumed = (new - self.cons[ring]) % self._wrap(ring)
+            if consumed > (self.prod[ring] - self.cons[ring]) % self._wrap(ring):
+                self.bad(ring, BadEntry(Reason.BAD_DESCRIPTOR, f"the consumer index of {ring.name} becomes {new}"))
+                return
             self.marked[ring] = max(0, self.marked[ring] - consumed)
-            self.cons[ring] = value % self._wrap(ring)
+            self.cons[ring] = new
             self.armed[ring] |= bool(value >> abi.ARM_BIT & 1)
             self._interrupt(ring)
 
     def pushed(self, window, data=None):
         """Process a push of a whole descriptor or a part; it counts if the window is that of the next descriptor.
+
+        One for the newest descriptor has no effect; any other is dropped and counted.
 
         Raises
         ------
@@ -75,7 +82,11 @@ class CardRings:
         """
         ring = abi.PUSH_RING
         index, wrap = self.prod[ring], self._wrap(ring)
-        if self.enabled(ring) and (window - index) % min(wrap, abi.PUSH_WINDOWS) == 0 and self.free(ring):
+        windows = min(wrap, abi.PUSH_WINDOWS)
+        behind = (window - index) % windows
+        if not self.enabled(ring) or behind not in (0, windows - 1) or not (behind or self.free(ring)):
+            self.card.refuse(Reason.BAD_DESCRIPTOR)
+        elif not behind:
             self.prod[ring] = (index + 1) % wrap
             assert not self.card.checks_driver or data in (None, self.entry(ring, index)), \
                 f"{ring.name}[{index}] is not what was pushed"
@@ -140,9 +151,10 @@ class CardRings:
         return entry
 
     def finish(self, ring):
-        """Finish the oldest descriptor and update the status block."""
-        self.cons[ring] = (self.cons[ring] + 1) % self._wrap(ring)
-        self.notify()
+        """Finish the oldest descriptor, unless the ring was stopped, and update the status block."""
+        if self.cons[ring] != self.prod[ring]:
+            self.cons[ring] = (self.cons[ring] + 1) % self._wrap(ring)
+            self.notify()
 
     def notify(self):
         """Write the status block."""

@@ -5,10 +5,11 @@ from dataclasses import replace
 from weft.driver.device.attached import MemoryFault
 from weft.hdl.contract import abi
 
+from .command_check import refusal
 from .qp_incarnation import QpIncarnation
 from .translate import MrEntry, QpEntry
 
-Opcode, Status = abi.CommandOpcode, abi.CommandStatus
+Status = abi.CommandStatus
 
 
 class ZeroTable(dict):
@@ -47,8 +48,7 @@ class Tables:
     def command(self, c):
         """Execute an unpacked COMMAND; return the packed RESPONSE."""
         results = {}
-        handler = getattr(self, f"_{c.opcode.name.lower()}", None) if isinstance(c.opcode, Opcode) else None
-        status = handler(c, results) if handler else Status.BAD_OPCODE
+        status = refusal(c, self.card.params) or getattr(self, f"_{c.opcode.name.lower()}")(c, results)
         return abi.RESPONSE.pack(opcode=c.opcode, tag=c.tag, status=status or Status.OK, **results)
 
     def _set_network(self, c, _):
@@ -58,9 +58,7 @@ class Tables:
         index, generation = abi.split_qpn(c.qpn, self.card.params.qpn_width)
         if index in self.qps:
             return Status.IN_USE
-        if c.qp_state not in (abi.QpState.RTR, abi.QpState.RTS):
-            return Status.BAD_VALUE
-        self.qps[index] = QpEntry(c.qp_state, generation, c.pd, int(c.access), c.ip, c.psn_guard)
+        self.qps[index] = QpEntry(abi.QpState.RTS, generation, c.pd, int(c.access), c.ip, c.psn_guard)
         self.card.qps[index] = QpIncarnation(
             self.card.params.window_bits, self.card.list_type, self.card.memory, self.in_extent, qpn=index,
             generation=generation % (1 << abi.GENERATION_BITS), psn=c.psn)
@@ -69,8 +67,6 @@ class Tables:
     def _qp_modify(self, c, _):
         if (index := self._live(c.qpn)) is None:
             return Status.BAD_INDEX
-        if c.qp_state not in (abi.QpState.RTR, abi.QpState.RTS, abi.QpState.ERR):
-            return Status.BAD_VALUE
         if self.qps[index].state == abi.QpState.ERR:
             return None if c.qp_state is abi.QpState.ERR else Status.BAD_VALUE
         self.qps[index] = replace(self.qps[index], state=c.qp_state, access=int(c.access))
@@ -84,12 +80,8 @@ class Tables:
         return None
 
     def _mr_create(self, c, _):
-        if c.mr_index >= self.card.params.mrs:
-            return Status.BAD_INDEX
         if c.mr_index in self.mrs:
             return Status.IN_USE
-        if c.va + c.length > 1 << 64:
-            return Status.BAD_VALUE
         self.mrs[c.mr_index] = MrEntry(c.key_tag, int(c.access), c.pd, c.va, c.length, c.pte_index, c.page_2m)
         return None
 
@@ -99,41 +91,38 @@ class Tables:
         del self.mrs[c.mr_index]
         return None
 
-    def pages_refused(self, c):
-        """Return the status with which a PAGE_TABLE_WRITE is rejected before its entries are read, or None."""
-        if not 1 <= c.count <= 512 or c.address % abi.BLOCK_BYTES:
-            return Status.BAD_VALUE
-        if c.pte_index + c.count > self.card.params.ptes:
-            return Status.BAD_INDEX
-        return None
+    def _read(self, address, length):
+        """Return host memory, or None if it cannot be read."""
+        try:
+            return self.card.memory.read(address, length)
+        except MemoryFault:
+            return None
 
     def _page_table_write(self, c, _):
-        if refused := self.pages_refused(c):
-            return refused
-        try:
-            data = self.card.memory.read(c.address, c.count * abi.PTE_BYTES)
-        except MemoryFault:
-            return Status.DMA_ERROR
+        size = c.count * abi.PTE_BYTES
+        if (data := self._read(c.address, size)) is not None:
+            return self._write_pages(c.pte_index, data)
+        for at in range(0, size, abi.BLOCK_BYTES):      # the gateware uses each line that comes
+            if (line := self._read(c.address + at, min(abi.BLOCK_BYTES, size - at))) is not None:
+                self._write_pages(c.pte_index + at // abi.PTE_BYTES, line)
+        return Status.DMA_ERROR
+
+    def _write_pages(self, index, data):
+        """Write entries from ``index`` on; return BAD_VALUE if one is damaged, which is skipped, or None."""
         status = None
-        for i in range(c.count):
-            entry = int.from_bytes(data[abi.PTE_BYTES * i:abi.PTE_BYTES * (i + 1)], "little")
+        for at in range(0, len(data), abi.PTE_BYTES):
+            entry = int.from_bytes(data[at:at + abi.PTE_BYTES], "little")
             if abi.pte_damage(entry):
-                status = Status.BAD_VALUE   # this entry is skipped, the others are written
+                status = Status.BAD_VALUE
             else:
-                self.ptes[c.pte_index + i] = entry // abi.PAGE_4K * abi.PAGE_4K
+                self.ptes[index + at // abi.PTE_BYTES] = entry // abi.PAGE_4K * abi.PAGE_4K
         return status
 
     def _extent_set(self, c, _):
-        if c.extent >= self.card.params.knit_extents:
-            return Status.BAD_INDEX
-        too_long = c.length // abi.BLOCK_BYTES > (1 << self.card.params.extent_blocks_log2) - 2
-        if too_long or (c.length and not c.address):
-            return Status.BAD_VALUE
         if c.length:
             self.extents[c.extent] = (c.address, c.length)
         else:
             self.extents.pop(c.extent, None)
-        return None
 
     def _qp_query(self, c, results):
         if (index := self._live(c.qpn)) is None:
@@ -147,4 +136,4 @@ class Tables:
 
     def _statistics(self, c, _):
         data = b"".join(self.card.counters[name].to_bytes(8, "little") for name, _ in abi.COUNTERS)
-        self.card.memory.write(c.address, data)
+        self.card.memory.write(c.address, data + bytes(-len(data) % abi.BLOCK_BYTES))

@@ -133,7 +133,9 @@ def ended(lab):
         lab.until(lambda function=function: not len(function.dma) and not function.dma.files, f"memory of {name} free")
         check(not function.counters["unsupported_requests"],
               f"{function.counters['unsupported_requests']} accesses of card {name} to memory that is not mapped")
-    check(not [one for one in lab.sentences if "the card stops" in one], f"a card has stopped: {lab.sentences}")
+    # The kernel takes bus mastering from the card of a program that was killed, and then resets it.
+    stops = [one for one in lab.sentences if "the card stops" in one and "DmaLost" not in one]
+    check(not stops, f"a card has stopped: {stops}")
     return {"resets": (sum(function.counters["resets"] for function in lab.machine.functions.values()), "")}
 
 

@@ -109,7 +109,13 @@ class Guest:
         self._start = time.monotonic()
         self.process = subprocess.Popen(command(self._console, path), stdin=subprocess.DEVNULL,
                                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        self._port = self._connected()
+        try:
+            self._port = self._connected()
+        except BaseException:       # an interrupt from the keyboard as well
+            self.process.kill()
+            self.process.wait()
+            self._listener.close()
+            raise
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -121,7 +127,6 @@ class Guest:
                 return self._listener.accept()[0]
         self.process.kill()
         output, _ = self.process.communicate()
-        self._listener.close()
         raise GuestFailed(f"QEMU of guest {self.name} does not start: {output[-TAIL:]}")
 
     def _read(self):
@@ -150,27 +155,37 @@ class Guest:
         """End of what the kernel and init printed."""
         return self._console.read_text(errors="replace")[-TAIL:] if self._console.exists() else ""
 
-    def wait_for(self, condition, what):
+    def wait_for(self, condition, what, seconds=None):
         """Wait until a condition is true.
 
         Raises
         ------
         GuestFailed
-            If the guest ends first, or after :data:`ANSWER_S`.
+            If the guest ends first, or after ``seconds``, by default :data:`ANSWER_S`.
         """
+        seconds = ANSWER_S if seconds is None else seconds
         with self._news:
-            self._news.wait_for(lambda: condition() or self.ended, ANSWER_S)
+            self._news.wait_for(lambda: condition() or self.ended, seconds)
             if not condition():
-                raise GuestFailed(f"guest {self.name}: no {what} ({self.ended or f'within {ANSWER_S} s'}); "
+                raise GuestFailed(f"guest {self.name}: no {what} ({self.ended or f'within {seconds} s'}); "
                                   f"console: {self.console}")
 
     def booted(self):
         """Wait until the agent is ready."""
-        self.wait_for(lambda: self.boot_s is not None, "agent")
+        self.wait_for(lambda: self.boot_s is not None, "agent", BOOT_S)
 
     def order(self, **order):
-        """Send an order to the agent."""
-        self._port.sendall(json.dumps(order).encode() + b"\n")
+        """Send an order to the agent.
+
+        Raises
+        ------
+        GuestFailed
+            If the guest has ended.
+        """
+        try:
+            self._port.sendall(json.dumps(order).encode() + b"\n")
+        except OSError as error:
+            raise GuestFailed(f"guest {self.name} takes no order: {error.strerror}; console: {self.console}") from None
 
     def start(self, program, **arguments):
         """Start a program of :mod:`weft.tb.verify.linux.guest_programs`."""
@@ -191,9 +206,19 @@ class Guest:
                     job.kill()
 
     def shut_down(self):
-        """End the guest, and wait for its end."""
+        """End the guest, and wait for its end.
+
+        Raises
+        ------
+        GuestFailed
+            If it does not end, or QEMU ends with an error.
+        """
         self.order(end=True)
-        output, _ = self.process.communicate(timeout=ANSWER_S)
+        try:
+            output, _ = self.process.communicate(timeout=ANSWER_S)
+        except subprocess.TimeoutExpired:
+            raise GuestFailed(f"guest {self.name} has not ended within {ANSWER_S} s; "
+                              f"console: {self.console}") from None
         if self.process.returncode:
             raise GuestFailed(f"QEMU of guest {self.name} ended with status {self.process.returncode}: {output}")
 

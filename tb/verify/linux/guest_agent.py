@@ -6,6 +6,7 @@ Each line is JSON. Orders: ``{"job", "program", "arguments"}``, ``{"job", "input
 emulated processor.
 """
 
+import contextlib
 import json
 import os
 import select
@@ -69,12 +70,13 @@ class Agent:
         number = order["job"]
         if "program" in order:
             self.start(number, order["program"], order["arguments"])
-        elif number in self.jobs:       # it may have ended in the meantime
+        elif number in self.jobs:       # it may have ended in the meantime, or be about to
             process, file = self.jobs[number]
             if "signal" in order:
                 os.kill(process, order["signal"])
             else:
-                write_line(file, order["input"])
+                with contextlib.suppress(BrokenPipeError):
+                    write_line(file, order["input"])
         return True
 
     def relay(self, file):

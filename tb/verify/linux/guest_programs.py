@@ -1,5 +1,6 @@
 """Programs of the Linux guest, which the agent runs: binding, examples on a card, measurements of a card."""
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -10,11 +11,12 @@ from functools import partial
 from pathlib import Path
 
 from weft.driver.cm import qp_attributes
+from weft.driver.cm.cmid import CMID
 from weft.driver.connection.connection import ResponseTimeout
 from weft.driver.pci.device import open_device
 from weft.driver.pci.survey import survey
 from weft.driver.pci.sysfs import SYSFS, cards
-from weft.driver.queue.command import CommandQueue
+from weft.driver.queue.ring import CardToHostRing, HostToCardRing
 from weft.driver.terms.enums import MTU, AccessFlag, SendFlags, WROpcode
 from weft.driver.verbs.config import ContextConfig
 from weft.driver.verbs.context import Context
@@ -81,6 +83,16 @@ class PairHost:
         return value
 
 
+def announced(job):
+    """Return a CMID that reports when it listens."""
+    class Announced(CMID):
+        def listen(self, backlog=0):
+            super().listen(backlog)
+            job.put("listening")
+
+    return Announced
+
+
 def card():
     """Return the address of the only card."""
     [function] = cards()
@@ -106,12 +118,12 @@ class Opened:
 
     def __init__(self, number, *, polling=False, slow=1):
         start = time.monotonic()
-        CommandQueue.__init__.__kwdefaults__["timeout_ns"] = COMMAND_TIMEOUT_NS
         qp_attributes.ACK_TIMEOUT = ACK_TIMEOUT + slow.bit_length() - 1
         self.device = open_device(card())
         if polling:
             self.device.enable_interrupts = lambda vectors: None
         config = ContextConfig(probe_timeout_ns=100 * MS * slow, silence_ns=10_000 * MS * slow, extent_bytes=1 << 16,
+                               command_timeout_ns=COMMAND_TIMEOUT_NS,
                                cm_timeout=ResponseTimeout(response_timeout=16 + slow.bit_length() - 1))
         self.name = add_device(self.device, mac=MAC + number, ip=IP + number, config=config)
         self.context = Context(name=self.name)
@@ -162,6 +174,8 @@ def space(job):
 
 def pins(job):
     """Return the number of pages that the kernel keeps pinned."""
+    with contextlib.suppress(OSError):      # an exact number: otherwise each processor adds its part once a second
+        Path("/proc/sys/vm/stat_refresh").write_text("1")
     numbers = dict(line.split() for line in Path("/proc/vmstat").read_text().splitlines())
     job.put({"pinned": int(numbers["nr_foll_pin_acquired"]) - int(numbers["nr_foll_pin_released"])})
 
@@ -185,7 +199,7 @@ def ping_pong(job, number, peer=None, rounds=10, size=1024, polling=False, slow=
     address = f"10.0.0.{number + 1}"
     with Opened(number, polling=polling, slow=slow):
         if peer is None:
-            job.put("listening")
+            module.CMID = announced(job)
             module.server(address)
             job.put({})
         else:
@@ -246,14 +260,17 @@ def write_for_ever(job, cq, qp, mr, there):
 def measure(job, repeats=200):
     """Measure accesses of registers, interrupts and the mapping of pages: microseconds, and pages per second."""
     device = open_device(card())
-    register, ring = abi.REGISTER["magic"].offset, abi.Ring.RESPONSE.name.lower()
+    register, cons = (abi.REGISTER[name].offset for name in ("magic", "response_cons"))
     device.enable_interrupts(max(abi.VECTOR.values()) + 1)
-    log2, cons = (abi.REGISTER[f"{ring}_{part}"].offset for part in ("log2", "cons"))
-    device.write32(log2, 1 << abi.RING_ENABLE_BIT | 4)
+    rings = command, _ = HostToCardRing(device, abi.Ring.COMMAND, 4), CardToHostRing(device, abi.Ring.RESPONSE, 4)
+    for ring in rings:
+        ring.enable()
+    command.push(abi.COMMAND.pack(opcode=abi.CommandOpcode.SET_NETWORK))
+    command.ring_doorbell()
 
     def interrupt():
-        # The consumer's index differs from the producer's, as if there was an entry: the armed ring interrupts at once.
-        device.write32(cons, 1 << abi.ARM_BIT | 1)
+        # The response to the command is never consumed: an armed ring interrupts at once.
+        device.write32(cons, 1 << abi.ARM_BIT)
         assert device.wait(10**10)
 
     def write():
@@ -268,6 +285,9 @@ def measure(job, repeats=200):
              "doorbell_us": [each - alone for each in both],
              "interrupt_us": timed(repeats, interrupt),
              "pages_per_s": [pages_per_second(device, count) for count in (512, 64, 64, 64, 64, 64, 64, 64)][1:]}
+    for ring in rings:
+        ring.disable()
+        ring.close()
     device.close()
     job.put(found)
 

@@ -19,10 +19,8 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
-from unittest import mock
 
 from weft.driver.connection.connection import ResponseTimeout
-from weft.driver.queue.command import CommandQueue
 from weft.driver.terms.enums import AccessFlag, SendFlags, WCStatus, WROpcode
 from weft.driver.verbs import device_list
 from weft.driver.verbs.config import ContextConfig
@@ -48,6 +46,7 @@ MS, LIMIT_S = 1_000_000, 120
 HONEST, VICTIM, HOSTILE, PARTNER = "abcd"
 SIZE = 8192
 CONFIG = {"probe_timeout_ns": 100 * MS, "silence_ns": 10_000 * MS, "extent_bytes": 1 << 16, "max_extents": 1,
+          "command_timeout_ns": LIMIT_S * 1000 * MS,        # a loaded host keeps the server's thread waiting
           "cm_timeout": ResponseTimeout(response_timeout=16)}
 ENDED = (WCStatus.RETRY_EXC_ERR, WCStatus.WR_FLUSH_ERR)
 
@@ -96,8 +95,7 @@ class End:
         self.device = guest_device(self.client)
         self.name = add_device(self.device, mac=0x02_0000_0000_01 + number, ip=0x0A00_0001 + number,
                                config=ContextConfig(**CONFIG))
-        with mock.patch.dict(CommandQueue.__init__.__kwdefaults__, timeout_ns=LIMIT_S * 1000 * MS):
-            self.context = Context(name=self.name)      # a loaded host keeps the server's thread waiting
+        self.context = Context(name=self.name)
         self.pd, self.cq = PD(self.context), CQ(self.context, 64)
         self.mr = MR(self.pd, 2 * SIZE, AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE)
 

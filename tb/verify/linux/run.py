@@ -1,7 +1,7 @@
 """``weft linux``: cases of two Linux guests with a card each, on functional and on timed cards; a line for each.
 
 The table is written to ``sim_build/reports/linux.json`` as well: a list of ``{"case", "backend", "status", "seconds",
-"figures": {name: [value, unit]}}``.
+"figures": {name: [value, unit]}, "reason"}``; ``reason`` is that of a failure.
 """
 
 import json
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from weft.tb.sim.flow.build import BUILD_ROOT
 from weft.tb.sim.flow.tools import write_whole
-from weft.tb.verify.linux.cases import CASES, SHORT
+from weft.tb.verify.linux.cases import CASES, SHORT, boot
 from weft.tb.verify.linux.guest import GuestFailed
 from weft.tb.verify.linux.lab import Lab
 
@@ -36,16 +36,17 @@ def row_of(case, lab, backend):
     seconds = time.monotonic() - start
     status = "failed" if reason else "passed"
     print(f"{backend:10} {case.name:24} {status}  {seconds:5.1f} s  {reason or shown(figures)}", flush=True)
-    return {"case": case.name, "backend": backend, "status": status, "seconds": round(seconds, 1), "figures": figures}
+    return {"case": case.name, "backend": backend, "status": status, "seconds": round(seconds, 1), "figures": figures,
+            "reason": reason}
 
 
 def rows(backend, cases, **options):
-    """Yield the rows of a back end, up to the end of a guest that a case does not expect."""
+    """Yield the rows of a back end, up to a failed boot, or the end of a guest that a case does not expect."""
     with tempfile.TemporaryDirectory(prefix="weft-linux-") as folder, \
             Lab(Path(folder), backend=backend, **options) as lab:
         for case in cases:
-            yield row_of(case, lab, backend)
-            if lab.ended:
+            yield (row := row_of(case, lab, backend))
+            if lab.ended or case.run is boot and row["status"] == "failed":
                 return
 
 

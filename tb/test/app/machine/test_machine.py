@@ -30,7 +30,7 @@ MS = 1_000_000
 ACK_TIMEOUT = 18       # 1.1 s
 # A loaded machine of two cores keeps a process waiting for long: connections endure 4 s, QPs 9 s without an answer.
 CONFIG = {"probe_timeout_ns": 100 * MS, "silence_ns": 10_000 * MS, "extent_bytes": 1 << 16, "max_extents": 1,
-          "cm_timeout": ResponseTimeout(response_timeout=16)}
+          "command_timeout_ns": 100_000 * MS, "cm_timeout": ResponseTimeout(response_timeout=16)}
 LIMIT_S = 100
 
 

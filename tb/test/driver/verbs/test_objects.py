@@ -40,7 +40,7 @@ def make_qp(context, pd=None, **options):
     {"chunk_bytes": 0}, {"reorder_distance": -1}, {"reorder_distance": 0}, {"reorder_distance": 10**6},
     {"probe_timeout_ns": 0}, {"max_extents": 0}, {"extent_bytes": 100}, {"knitting_alpha": 0}, {"nic_slot_log2": 20},
     {"ring_log2": 0}, {"prefetch_depth": 0}, {"retransmit_slack": -1}, {"tx_poll_ns": 0}, {"waiting_runs_max": 0},
-    {"node_age_ns": abi.NODE_AGE_MAX_NS + 1}, {"chunk_bytes": "many"}], ids=str)
+    {"command_timeout_ns": 0}, {"node_age_ns": abi.NODE_AGE_MAX_NS + 1}, {"chunk_bytes": "many"}], ids=str)
 def test_impossible_settings_are_rejected(setting):
     device = FunctionalDevice(EventLoop())
     with pytest.raises((ValueError, TypeError)):
@@ -280,13 +280,15 @@ def test_solicited_event_follows_solicited_completions_and_errors():
 # ---------------------------------------------------------------------------------- a silent card
 
 
+PATIENCE = {"command_timeout_ns": 20_000}
+
+
 class Silent:
-    """Functional card that takes no command until :meth:`wake` is called."""
+    """Functional card that takes no command until :meth:`wake` is called. Its driver waits :data:`PATIENCE`."""
 
     def __init__(self, context):
         self.context, self.card = context, context.device.card
         self.peek, self.card.rings.peek = self.card.rings.peek, self
-        context.commands.timeout_ns = 20_000
         self.quiet = True
 
     def __call__(self, ring):
@@ -298,7 +300,7 @@ class Silent:
 
 
 def test_memory_in_use_by_a_silent_card_is_not_freed():
-    context = open_one()
+    context = open_one(**PATIENCE)
     pd = PD(context)
     mr = MR(pd, 64, WRITE)
     qp, young = make_qp(context, pd), make_qp(context, pd)
@@ -324,7 +326,7 @@ def test_memory_in_use_by_a_silent_card_is_not_freed():
 
 
 def test_reset_ends_pending_work_of_a_silent_card():
-    context = open_one()
+    context = open_one(**PATIENCE)
     pd = PD(context)
     mr, other, qp = MR(pd, 64, WRITE), MR(pd, 64, WRITE), make_qp(context, pd)
     qp.connect(qp.connection)
@@ -343,7 +345,7 @@ def test_reset_ends_pending_work_of_a_silent_card():
 
 
 def test_closing_the_context_of_a_silent_card_resets_it():
-    context = open_one()
+    context = open_one(**PATIENCE)
     pd = PD(context)
     mr, qp = MR(pd, 64, WRITE), make_qp(context, pd)
     qp.connect(qp.connection)

@@ -109,6 +109,56 @@ def test_impossible_producer_indices_are_ignored(bench):
     continues(bench)
 
 
+def test_impossible_consumer_indices_are_ignored_and_arm_nothing(bench):
+    start(bench, "command", COMMANDS)
+    start(bench, "response", RESPONSES)
+    bench.set("response_cons", 1 << abi.ARM_BIT | 1)        # beyond the entries
+    bench.set("response_log2", LOG2)
+    bench.set("response_cons", 1 << abi.ARM_BIT)            # of a ring that is not enabled
+    start(bench, "response", RESPONSES)
+    vectors = []
+    bench.function.raise_vector = vectors.append
+    command(bench, 0, opcode=Opcode.SET_NETWORK, mac=1, ip=2)
+    bench.set("command_prod", 1)
+    run(bench)
+    bench.set("response_cons", 2)                           # backwards or too far, for a ring with one entry
+    bench.set("response_cons", 31)
+    run(bench)
+    assert dropped(bench, "bad_descriptor") == 3 and bench.get("response_prod") == 1 and not vectors
+    continues(bench)
+
+
+def test_descriptors_that_are_pushed_at_the_wrong_time_are_dropped(bench):
+    def push(window, data=bytes(abi.BLOCK_BYTES)):
+        bench.function.region_write(0, abi.PUSH_BASE + window * abi.BLOCK_BYTES, data)
+        run(bench)
+
+    push(0)                                 # the ring is not enabled
+    start(bench, "send", COMMANDS)
+    push(2)                                 # neither the next descriptor nor the newest
+    assert dropped(bench, "bad_descriptor") == 2 and bench.get("send_cons") == 0
+    push(abi.PUSH_WINDOWS - 1)              # the newest
+    assert dropped(bench, "bad_descriptor") == 2
+    push(0)                                 # the next, with a wrong phase
+    assert dropped(bench, "bad_descriptor") == 3 and bench.get("send_cons") == 1
+    continues(bench)
+
+
+def test_lines_of_a_page_list_that_can_be_read_are_written(bench):
+    start(bench, "command", COMMANDS)
+    start(bench, "response", RESPONSES)
+    line = abi.BLOCK_BYTES // abi.PTE_BYTES
+    entries = [page * PAGE | abi.pte_damage(page * PAGE) for page in range(1, line + 1)]
+    entries[2] ^= 1
+    os.pwrite(bench.file, b"".join(entry.to_bytes(abi.PTE_BYTES, "little") for entry in entries), 2 * PAGE - 64)
+    command(bench, 0, opcode=Opcode.PAGE_TABLE_WRITE, pte_index=5, count=2 * line, address=MEMORY + 2 * PAGE - 64)
+    bench.set("command_prod", 1)
+    run(bench)
+    assert response(bench, 0).status is Status.DMA_ERROR
+    assert bench.card.tables.ptes == {5 + n: (n + 1) * PAGE for n in range(line) if n != 2}
+    continues(bench)
+
+
 def test_a_page_list_that_cannot_be_read_is_reported(bench):
     start(bench, "command", COMMANDS)
     start(bench, "response", RESPONSES)

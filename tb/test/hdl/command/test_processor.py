@@ -5,15 +5,19 @@ import dataclasses
 import pytest
 from cocotb.triggers import FallingEdge, RisingEdge
 
-from weft.hdl.contract.abi import BLOCK_BYTES, QpState, make_qpn
+from weft.driver.device.attached import MemoryFault
+from weft.hdl.contract.abi import BLOCK_BYTES, COMMAND, PAGE_4K, RESPONSE, QpState, make_qpn
 from weft.hdl.contract.wire import QPN_BITS
 from weft.hdl.part import layouts
 from weft.hdl.part.layouts import Extent
+from weft.model.functional.card import FunctionalCard
 from weft.model.functional.translate import QpEntry
+from weft.model.loop import EventLoop
 from weft.tb.sim.flow.simulate import SIMULATORS, simulate
 from weft.tb.test.hdl.command.surroundings import (
     DRAIN_CYCLES,
     HOST_COUNTERS,
+    NO_PAGES,
     PARAMS,
     RESULTS,
     CommandBench,
@@ -182,6 +186,52 @@ async def burst_is_answered_in_order(dut):
     assert not int(dut.busy.value)
     for each in wanted:
         assert env.seen[each], (each, env.seen)
+
+
+BORDERS = {
+    "qp_state": range(8), "qpn": range(4), "mr_index": (0, 1, PARAMS.mrs - 1, PARAMS.mrs), "page_2m": range(2),
+    "va": (0, 4095, (1 << 21) + 1, (1 << 64) - 4096), "count": (0, 1, 7, 9, 9, 512, 513),
+    "length": (0, 1, 64, 4096, LONGEST, LONGEST + 64, 1 << 22, (1 << 48) - 1, 1 << 48, (1 << 64) - 64),
+    "pte_index": (0, 1, PARAMS.ptes - 7, PARAMS.ptes - 1, PARAMS.ptes), "extent": (0, PARAMS.knit_extents),
+    "address": (0, 32, 64, 4096, 8192, (1 << 64) - 64)}
+
+
+class Lines:
+    """Host memory of the bench, for a model."""
+
+    def __init__(self, env):
+        self._env = env
+
+    def read(self, address, length):
+        lines = range(address // BLOCK_BYTES, -(-(address + length) // BLOCK_BYTES))
+        if self._env.bad_lines.intersection(lines):
+            raise MemoryFault
+        return b"".join(self._env.memory.get(line % (1 << 58), NO_PAGES) for line in lines)[:length]
+
+    def write(self, address, data):
+        """Ignore the counters."""
+
+
+@limit(4000)
+async def statuses_and_pages_are_those_of_the_model(dut):
+    """Send random commands with values at the limits; some page lists are damaged or unreadable in part."""
+    env = await start(dut, pause=0)
+    env.bad_lines = {4096 // BLOCK_BYTES, 8192 // BLOCK_BYTES + 1}
+    env.memory = {8192 // BLOCK_BYTES: bytes(BLOCK_BYTES)}
+    card = FunctionalCard(Lines(env), EventLoop(), None, None, checks_driver=False)
+    card.params = PARAMS
+    for _ in range(600):
+        opcode = env.rng.choice([*Op, Op.PAGE_TABLE_WRITE, 0, 99])
+        fields = {name: env.rng.choice(values) for name, values in BORDERS.items()}
+        got = await env.answer(env.post(opcode, **fields), opcode)
+        wanted = RESPONSE.unpack(card.tables.command(COMMAND.unpack(COMMAND.pack(opcode=opcode, **fields)))).status
+        assert got.status == wanted, (opcode, fields, got.status, wanted)
+    for index in range(PARAMS.ptes):
+        assert await env.see("page", index) * PAGE_4K == card.tables.ptes[index], index
+    assert {*env.seen} == {(op, Status.OK) for op in Op} | {("unknown", Status.BAD_OPCODE)} | {
+        (op, Status.BAD_INDEX) for op in Op if op not in (Op.SET_NETWORK, Op.QP_CREATE, Op.STATISTICS)} | {
+        (op, Status.BAD_VALUE) for op in (Op.QP_MODIFY, Op.MR_CREATE, Op.PAGE_TABLE_WRITE, Op.EXTENT_SET, Op.STATISTICS)
+    } | {(Op.QP_CREATE, Status.IN_USE), (Op.MR_CREATE, Status.IN_USE), (Op.PAGE_TABLE_WRITE, Status.DMA_ERROR)}
 
 
 @limit(200)

@@ -20,6 +20,10 @@ def run(program, arguments, source, sink):
         raise ValueError("no such thing")
     elif program == "end":
         os._exit(3)
+    elif program == "deaf":
+        os.close(source)
+        put("closed")
+        time.sleep(1000)
     else:
         put("here")
         time.sleep(1000)
@@ -44,6 +48,9 @@ def test_programs_run_beside_each_other_and_end_as_reported(guest):
     echo.put([1, 2])
     assert echo.result() == {"had": [1, 2]} and echo.status == 0
     sleeper.kill()
+    deaf = guest.start("deaf")
+    assert deaf.get() == "closed"
+    deaf.put(1)
     guest.start("sleep").get()
     guest.kill_jobs()
     with pytest.raises(GuestFailed, match="no such thing"):
@@ -59,6 +66,9 @@ def test_a_guest_that_ends_is_noticed(guest):
     guest.process.kill()
     with pytest.raises(GuestFailed, match="the guest has ended"):
         job.end()
+    for order in (job.kill, guest.shut_down):
+        with pytest.raises(GuestFailed, match="takes no order"):
+            order()
 
 
 def test_a_qemu_that_does_not_start_is_reported(tmp_path):
