@@ -56,8 +56,8 @@ def group_mac(ip: int) -> int:
 
 def payload_limit(slot_bytes: int) -> int:
     """Return the largest PMTU whose packets fit in a slot of the Simple NIC; 0 if none does."""
-    room = slot_bytes - HEADER_BYTES - len(TAG) - wire.ICRC_BYTES
-    return max((pmtu for pmtu in wire.PMTUS.values() if pmtu <= room), default=0)
+    space = slot_bytes - HEADER_BYTES - len(TAG) - wire.ICRC_BYTES
+    return max((pmtu for pmtu in wire.PMTUS.values() if pmtu <= space), default=0)
 
 
 def build(data: bytes, *, dst_mac: int, src_mac: int, src_ip: int, dest_ip: int, sport: int, src_qp: int, dest_qp: int,

@@ -2,7 +2,7 @@
 
 from weft.hdl.contract.abi import KEY_TAG_BITS
 
-from ..terms.program_mapping import Way
+from ..terms.program_mapping import MappingMethod
 from . import messages, rings
 
 _TYPES = {8: "uint8_t", 16: "uint16_t", 32: "uint32_t", 64: "uint64_t"}
@@ -16,7 +16,7 @@ def header():
         parts.append(f"#define WEFT_{name} {getattr(messages, name)}u")
     parts.append(f"#define WEFT_KEY_TAG_BITS {KEY_TAG_BITS}u")
     for prefix, kind in (("WEFT", messages.Opcode), ("WEFT_KIND", messages.Kind), ("WEFT_MOST", rings.Limit),
-                         ("WEFT_WAY", Way)):
+                         ("WEFT_MAPPING", MappingMethod)):
         values = ", ".join(f"{prefix}_{member.name} = {member.value}" for member in kind if member.value < 1 << 31)
         parts += [f"enum {{ {values} }};"]
     for layout in (*messages.layouts().values(), *rings.SHARED):

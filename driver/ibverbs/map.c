@@ -21,7 +21,7 @@ static int map_pages(const struct context *c, uint64_t dma, uintptr_t at, size_t
         .flags = VFIO_DMA_MAP_FLAG_READ | (write ? VFIO_DMA_MAP_FLAG_WRITE : 0) };
     struct ioas_map by_iommufd = { .size = sizeof by_iommufd, .flags = FIXED | READ | (write ? WRITE : 0),
                                    .space = c->mapping.space, .address = at, .length = size, .iova = dma };
-    int is_vfio = c->mapping.way == WEFT_WAY_VFIO;
+    int is_vfio = c->mapping.method == WEFT_MAPPING_VFIO;
     int failed = is_vfio ? ioctl(c->mapper, VFIO_IOMMU_MAP_DMA, &by_vfio) : ioctl(c->mapper, IOAS_MAP, &by_iommufd);
     return failed ? errno : 0;
 }

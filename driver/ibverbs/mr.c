@@ -63,9 +63,9 @@ static int open_memory(void) {
 }
 
 /* Get the file through which this process maps its memory for the card, if it does that. */
-static int mapper_of(struct context *c, uint32_t way) {
+static int mapper_of(struct context *c, uint32_t method) {
     int file;
-    if ((way != WEFT_WAY_VFIO && way != WEFT_WAY_IOMMUFD) || c->mapper >= 0) return 0;
+    if ((method != WEFT_MAPPING_VFIO && method != WEFT_MAPPING_IOMMUFD) || c->mapper >= 0) return 0;
     int error = weft_call(c, (struct call){ .opcode = WEFT_MAPPER, .files = &file, .count = 1 });
     if (!error) c->mapper = file;
     return error;
@@ -82,7 +82,7 @@ static int memory_of(struct context *c, uint32_t *handle) {
         error = file < 0 ? errno : weft_call(c, (struct call){ .opcode = WEFT_SHARE, .file = &file, .answer = &answer,
                                                                .answer_size = sizeof answer });
         if (file >= 0) close(file);
-        if (!error && (error = mapper_of(c, answer.way))) weft_destroy(c, WEFT_KIND_MEMORY, answer.handle);
+        if (!error && (error = mapper_of(c, answer.method))) weft_destroy(c, WEFT_KIND_MEMORY, answer.handle);
         if (!error) c->owner = getpid(), c->memory = answer.handle, c->mapping = answer;
     }
     *handle = c->memory;
@@ -108,7 +108,7 @@ static int provide(const struct context *c, uint64_t dma, void *start, size_t le
 
 /* Do what has to precede the daemon's look at a region. */
 static int prepare(const struct context *c, void *start, size_t length, unsigned access) {
-    if (c->mapping.way != WEFT_WAY_LOCKED) return 0;
+    if (c->mapping.method != WEFT_MAPPING_LOCKED) return 0;
     int error = populate(start, length, access);
     return error ? error : lock_region(start, length);
 }
@@ -175,7 +175,7 @@ PUBLIC int ibv_rereg_mr(struct ibv_mr *ibv, int flags, struct ibv_pd *pd, void *
     if (flags & IBV_REREG_MR_CHANGE_ACCESS) as.access = (unsigned)access;
     int writes = as.access & WRITES && !(mr->access & WRITES);
     /* Its pages may be mapped for reads alone, or others than those that a write allocates. */
-    if (writes && c->mapping.way != WEFT_WAY_BACK_END) flags |= IBV_REREG_MR_CHANGE_TRANSLATION;
+    if (writes && c->mapping.method != WEFT_MAPPING_BACK_END) flags |= IBV_REREG_MR_CHANGE_TRANSLATION;
     int error = flags & IBV_REREG_MR_CHANGE_TRANSLATION ? prepare(c, as.ibv.addr, as.ibv.length, as.access) : 0;
     if (error) {
         errno = error;

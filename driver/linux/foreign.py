@@ -7,7 +7,7 @@ import os
 from ..device.device import DmaBuffer
 from ..device.page_table import RangeAllocator
 from ..terms.errors import InvalidValue, OutOfResources
-from ..terms.program_mapping import Way
+from ..terms.program_mapping import MappingMethod
 from .libc import PAGE
 from .pagemap import physical_pages
 from .region import HUGE
@@ -88,7 +88,7 @@ class ForeignRanges:
         ------
         OutOfResources, PyverbsRDMAError
         """
-        if self._mapper.for_programs.way is Way.LOCKED:
+        if self._mapper.for_programs.method is MappingMethod.LOCKED:
             buffer = ForeignBuffer(memory, address, size, va, PAGE, self._pages_of(memory, address, size))
             self._buffers[buffer] = None
             return buffer

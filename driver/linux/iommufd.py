@@ -6,7 +6,7 @@ import os
 from weft.hdl.contract.layout import Field, Layout
 
 from ..terms.errors import PyverbsRDMAError
-from ..terms.program_mapping import ProgramMapping, Way
+from ..terms.program_mapping import MappingMethod, ProgramMapping
 from .libc import PAGE
 from .mapper import refused
 
@@ -84,7 +84,7 @@ class IommufdMapper:
     @property
     def for_programs(self):
         """:class:`~weft.driver.terms.program_mapping.ProgramMapping` of this card."""
-        return ProgramMapping(Way.IOMMUFD, self.file, self.ioas_id)
+        return ProgramMapping(MappingMethod.IOMMUFD, self.file, self.ioas_id)
 
     def close(self):
         """Destroy the address space."""

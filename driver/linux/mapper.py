@@ -5,7 +5,7 @@ import errno
 import resource
 
 from ..terms.errors import PyverbsRDMAError
-from ..terms.program_mapping import ProgramMapping, Way
+from ..terms.program_mapping import MappingMethod, ProgramMapping
 from .libc import mlock, munlock
 from .pagemap import physical_pages
 
@@ -18,7 +18,7 @@ class PhysicalMapper:
     """
 
     contiguous = False      # adjacent virtual pages are not adjacent in physical memory
-    for_programs = ProgramMapping(Way.LOCKED)
+    for_programs = ProgramMapping(MappingMethod.LOCKED)
 
     def __init__(self, pages=physical_pages):
         self._pages = pages

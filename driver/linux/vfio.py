@@ -7,7 +7,7 @@ import os
 from weft.hdl.contract.layout import Field, Layout
 
 from ..terms.errors import PyverbsRDMAError
-from ..terms.program_mapping import ProgramMapping, Way
+from ..terms.program_mapping import MappingMethod, ProgramMapping
 from .libc import PAGE
 from .mapper import PhysicalMapper, refused
 
@@ -57,7 +57,7 @@ class VfioMapper:
     @property
     def for_programs(self):
         """:class:`~weft.driver.terms.program_mapping.ProgramMapping` of this card."""
-        return ProgramMapping(Way.VFIO, self.container)
+        return ProgramMapping(MappingMethod.VFIO, self.container)
 
     def close(self):
         """Close the container, which removes all mappings."""

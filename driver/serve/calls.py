@@ -11,7 +11,7 @@ from ..ibverbs.messages import QP_CAP, Kind, Opcode
 from ..ibverbs.rings import Limit
 from ..terms.enums import QPAttrMask, QPType, ReregFlag, SrqAttrMask
 from ..terms.errors import InUse, InvalidValue, PyverbsRDMAError
-from ..terms.program_mapping import Way
+from ..terms.program_mapping import MappingMethod
 from ..verbs.addr import GID, AHAttr, GlobalRoute
 from ..verbs.device_list import guid_of
 from ..verbs.pd import PD
@@ -80,7 +80,7 @@ def share(client, _request, _tail, files):
     client.account.check(amounts)
     memory = ProgramMemory(files[0], client.memory_ended, client.account, owner_of(files[0], client.socket),
                            client=client, accesses=client.accesses)
-    return {"handle": client.add(Kind.MEMORY, memory, amounts), "way": mapping.way, "space": mapping.space}, []
+    return {"handle": client.add(Kind.MEMORY, memory, amounts), "method": mapping.method, "space": mapping.space}, []
 
 
 def _mapping_for(client):
@@ -92,7 +92,7 @@ def _mapping_for(client):
         EACCES if the card is hardware, and the daemon does not trust the program's user.
     """
     mapping = client.open().device.for_programs
-    if mapping.way is not Way.BACK_END and not client.trusted:
+    if mapping.method is not MappingMethod.BACK_END and not client.trusted:
         raise PyverbsRDMAError("programs map their memory for the card themselves, and those of this user may not: "
                                "start weft serve as this user, or with --users", errno.EACCES)
     return mapping

@@ -4,7 +4,7 @@ import enum
 from dataclasses import dataclass
 
 
-class Way(enum.IntEnum):
+class MappingMethod(enum.IntEnum):
     """Part of the program in it.
 
     The kernel maps only memory of the process that asks for it. So if the card has an IOMMU, a program maps its pages
@@ -19,17 +19,17 @@ class Way(enum.IntEnum):
 
 @dataclass(frozen=True)
 class ProgramMapping:
-    """Way, and what the program needs for it.
+    """Method, and what the program needs for it.
 
     Attributes
     ----------
-    way : Way
+    method : MappingMethod
     file : int
         Descriptor of the VFIO container or of /dev/iommu, else -1.
     space : int
         Address space of iommufd.
     """
 
-    way: Way = Way.BACK_END
+    method: MappingMethod = MappingMethod.BACK_END
     file: int = -1
     space: int = 0

@@ -94,8 +94,13 @@ def _name(called):
     return getattr(called, "attr", getattr(called, "id", ""))
 
 
+def _strings(node):
+    return ((part.lineno, part.value, False) for part in ast.walk(node)
+            if isinstance(part, ast.Constant) and isinstance(part.value, str))
+
+
 def _python(source):
-    """Yield ``(line, text, opening)`` of the docstrings, messages and comments of a Python file."""
+    """Yield ``(line, text, opening)`` of the docstrings, comments and messages of a Python file."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
@@ -103,8 +108,9 @@ def _python(source):
                 text = node.body[0].value
                 yield text.lineno, text.value, True
         elif isinstance(node, ast.Raise) or isinstance(node, ast.Call) and _name(node.func) in MESSAGES:
-            yield from ((part.lineno, part.value, False) for part in ast.walk(node)
-                        if isinstance(part, ast.Constant) and isinstance(part.value, str))
+            yield from _strings(node)
+        elif isinstance(node, ast.Assert) and node.msg:
+            yield from _strings(node.msg)
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string.lstrip("# "), False

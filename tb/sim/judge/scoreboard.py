@@ -167,7 +167,7 @@ class Scoreboard:
     def require(self, *names):
         """Assert that these events occurred."""
         missing = set(names) - self.exercised
-        assert not missing, f"never happened: {', '.join(sorted(missing))}; what did: {sorted(self.exercised)}"
+        assert not missing, f"never happened: {', '.join(sorted(missing))}; happened: {sorted(self.exercised)}"
 
 
 def laps(context):

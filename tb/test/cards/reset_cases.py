@@ -146,7 +146,7 @@ class ResetRun:
         pair, victim, peer = self.pair, self.victim, self.peer
         of_victim, of_peer = ([wc.status for wc in self.completions[side]] for side in (victim, peer))
         assert WCStatus.WR_FLUSH_ERR in of_victim, "the reset came too late"
-        assert of_peer.count(WCStatus.RETRY_EXC_ERR) == QPS, f"the peer was told {set(of_peer)}"
+        assert of_peer.count(WCStatus.RETRY_EXC_ERR) == QPS, f"the peer was notified of {set(of_peer)}"
         places = [qp.index for qp in self.end.qps]
         for side in "ab":
             await bridge(self._reset_qps)(side)

@@ -290,7 +290,7 @@ async def slots_are_taken_ahead(dut):
             entry, _ = nic.entries[nic.cons]
             frame = nic.dma.read(nic.buffer + (nic.cons % nic.slots << nic.slot_log2), entry.length)
             read.append((frame, bool(entry.roce), bool(entry.host)))
-            assert read[-1] in left, "a frame nobody sent, or not in order"
+            assert read[-1] in left, "a frame that was not sent, or not in order"
             nic.cons += 1
 
     while nic.info._queue or nic.data._queue:

@@ -12,7 +12,7 @@ from weft.driver.linux.memory import LinuxMemory
 from weft.driver.linux.region import address_of
 from weft.driver.pci.access import PciAccess
 from weft.driver.pci.device import PciDevice
-from weft.driver.terms.program_mapping import ProgramMapping, Way
+from weft.driver.terms.program_mapping import MappingMethod, ProgramMapping
 from weft.driver.vfio_user.messages import (
     DMA_MAP,
     DMA_UNMAP,
@@ -156,7 +156,7 @@ class GuestMapper:
 
     def __init__(self, client):
         self._client, self.arena, self.offsets = client, memfd(ARENA_BYTES), {}
-        self.for_programs = ProgramMapping(Way.VFIO, self.arena)
+        self.for_programs = ProgramMapping(MappingMethod.VFIO, self.arena)
 
     def map(self, va, length):
         pages = list(range(va, va + length, PAGE))

@@ -11,7 +11,7 @@ import pytest
 
 from weft.driver.ibverbs.build import compiler
 from weft.driver.linux.foreign import FIRST
-from weft.driver.terms.program_mapping import ProgramMapping, Way
+from weft.driver.terms.program_mapping import MappingMethod, ProgramMapping
 from weft.model.functional.host import FunctionalDevice
 from weft.tb.app.serve.environment import environment_of
 from weft.tb.app.serve.functional import FunctionalBackend
@@ -31,7 +31,7 @@ class MappingDevice(FunctionalDevice):
         Ranges of programs by the addresses that were assigned to them, or by their number.
     """
 
-    way: Way
+    method: MappingMethod
 
     def __init__(self, loop, **options):
         super().__init__(loop, **options)
@@ -39,13 +39,13 @@ class MappingDevice(FunctionalDevice):
 
     @property
     def for_programs(self):
-        return ProgramMapping(self.way, -1 if self.way is Way.LOCKED else self.file,
-                              7 if self.way is Way.IOMMUFD else 0)
+        return ProgramMapping(self.method, -1 if self.method is MappingMethod.LOCKED else self.file,
+                              7 if self.method is MappingMethod.IOMMUFD else 0)
 
     def attach(self, memory, address, size, va, page_bytes):
         buffer = super().attach(memory, address, size, va, page_bytes)
         dma = FIRST + len(self.ranges) * STEP
-        buffer.dma, self.ranges[dma] = 0 if self.way is Way.LOCKED else dma, (address, size)
+        buffer.dma, self.ranges[dma] = 0 if self.method is MappingMethod.LOCKED else dma, (address, size)
         return buffer
 
 
@@ -53,7 +53,7 @@ class MappingDevice(FunctionalDevice):
 def cards(way):
     """Yield a daemon of such cards, which serves in a thread, and the card of host a. Nothing of programs remains."""
     class Backend(FunctionalBackend):
-        device_type = type("Device", (MappingDevice,), {"way": way})
+        device_type = type("Device", (MappingDevice,), {"method": way})
 
     ended = threading.Event()
     with local_daemon(backend_type=Backend) as (daemon, printed):
@@ -84,7 +84,7 @@ def result_of(daemon, *program, **more):
     return done
 
 
-@pytest.mark.parametrize("way", [Way.VFIO, Way.IOMMUFD])
+@pytest.mark.parametrize("way", [MappingMethod.VFIO, MappingMethod.IOMMUFD])
 def test_every_region_is_mapped_at_its_assigned_address(way, tmp_path, library):
     shim, maps = tmp_path / "kernel.so", tmp_path / "maps"
     subprocess.run([compiler(), "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-o", shim,
@@ -109,7 +109,7 @@ def test_every_region_is_mapped_at_its_assigned_address(way, tmp_path, library):
 def test_pages_that_a_write_allocates_are_those_of_the_card(tmp_path, library):
     """A card with physical addresses would write to the page of zeros, or to a file's page, otherwise."""
     program = compiled("regions", tmp_path, library)
-    with cards(Way.LOCKED) as (daemon, device):
+    with cards(MappingMethod.LOCKED) as (daemon, device):
         assert result_of(daemon, program, "rights").stdout == "good\n"
         # The memory of two more regions of the program lies elsewhere.
         looked_at = collections.Counter(device.ranges.values())

@@ -19,7 +19,7 @@ from weft.driver.serve.client import Client
 from weft.driver.serve.daemon import Daemon
 from weft.driver.terms.enums import AccessFlag, EventType, ReregFlag, WCStatus
 from weft.driver.terms.errors import InvalidValue, PyverbsRDMAError
-from weft.driver.terms.program_mapping import Way
+from weft.driver.terms.program_mapping import MappingMethod
 from weft.driver.vfio_user.messages import Region
 from weft.hdl.contract import abi
 from weft.model.functional.host import FunctionalDevice
@@ -49,7 +49,7 @@ class Program(RawEnd):
         own = own_memory()
         shared, _ = self.call(Opcode.SHARE, files=[own])
         os.close(own)
-        assert shared.way == Way.VFIO
+        assert shared.method == MappingMethod.VFIO
         self.shared = shared.handle
         _, (mapper,) = self.call(Opcode.MAPPER)
         os.close(mapper)

@@ -100,7 +100,7 @@ def test_lost_rtu_is_repeated_early_after_an_mra(lost):
     assert network.run(lambda: server.state is State.ESTABLISHED)
     assert network.now - start == ((1 << lost) - 1) * ack_timeout_ns(TIMEOUT.response_timeout) + DELAY_NS
     network.run()
-    assert client.state is State.ESTABLISHED and network.now - start < 1_100_000_000, "it is told for ever"
+    assert client.state is State.ESTABLISHED and network.now - start < 1_100_000_000, "it gets no end of notices"
     assert kinds(network, 1).count("RTU") == 14 and kinds(network, 2) == ["REP", "REP"]
 
 

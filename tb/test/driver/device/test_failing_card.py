@@ -53,7 +53,7 @@ def test_every_wait_ends(how):
     event = context.get_async_event(0)
     reason = REASONS[how]
     assert (event.event_type, event.element, event.reason) == (EventType.DEVICE_FATAL, context, reason)
-    assert not context.async_events, "told once"
+    assert not context.async_events, "reported once"
     for wait in (ends[0].cq.wait, context.get_async_event, lambda: MR(ends[0].pd, 4_096, 0), context.statistics,
                  lambda: context.commands.call(CommandOpcode.QP_QUERY, qpn=2)):
         with pytest.raises(DeviceFatal, match=reason):

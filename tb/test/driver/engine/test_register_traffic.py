@@ -28,7 +28,7 @@ def test_a_short_round_trip_does_not_keep_the_bus_busy(qps, loss):
         assert sent["nanoseconds"] < 1.1 * 8 * LENGTH / 100, "slower than the line"
     for side in traffic:
         assert min(timeout for _, timeout, _ in side.waits) >= side.device.shortest_wait_ns
-        assert not side.reads, "a register read stalls whoever reads"
+        assert not side.reads, "a register read stalls its thread"
     assert sum(side.total for side in traffic) / sent["messages"] <= 4, [side.writes for side in traffic]
     close_and_check(pair, ends)
 

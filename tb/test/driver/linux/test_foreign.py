@@ -16,7 +16,7 @@ from weft.driver.linux.memory import LinuxMemory
 from weft.driver.linux.region import HUGE
 from weft.driver.serve.program_memory import ProgramMemory
 from weft.driver.terms.errors import InvalidValue, OutOfResources, PyverbsRDMAError
-from weft.driver.terms.program_mapping import Way
+from weft.driver.terms.program_mapping import MappingMethod
 from weft.tb.verify.programs.raw_client import address_of, own_memory
 
 
@@ -46,7 +46,7 @@ def by_iommufd(kernel):
     return iommufd.IommufdMapper(os.open("/dev/null", os.O_RDWR), ioctl=kernel)
 
 
-WAYS = pytest.mark.parametrize(("make", "way"), [(by_vfio, Way.VFIO), (by_iommufd, Way.IOMMUFD)])
+WAYS = pytest.mark.parametrize(("make", "way"), [(by_vfio, MappingMethod.VFIO), (by_iommufd, MappingMethod.IOMMUFD)])
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_ranges_have_separate_addresses_and_are_unmapped_once(make, way, memory)
     kernel = Unmaps()
     mapper = make(kernel)
     linux = LinuxMemory(mapper)
-    assert mapper.for_programs.way is way and mapper.for_programs.space == (7 if way is Way.IOMMUFD else 0)
+    assert mapper.for_programs.method is way and mapper.for_programs.space == (7 if way is MappingMethod.IOMMUFD else 0)
     theirs = mmap.mmap(-1, 5 * PAGE)
     at = address_of(theirs)
     buffers = [linux.attach(memory, at, 5 * PAGE, va, PAGE) for va in (at, 0x5000, 0x5000)]

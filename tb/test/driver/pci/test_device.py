@@ -17,7 +17,7 @@ from weft.driver.pci.resource_access import ResourceAccess
 from weft.driver.pci.sysfs import SysfsFunction
 from weft.driver.pci.vfio_access import VfioAccess, open_group, open_iommufd
 from weft.driver.terms.errors import InvalidValue, PyverbsRDMAError
-from weft.driver.terms.program_mapping import Way
+from weft.driver.terms.program_mapping import MappingMethod
 from weft.tb.test.driver.linux.test_mappers import shape, values_of_the_compiler
 from weft.tb.test.driver.pci.fake_sysfs import FakeKernel, FakeTree
 from weft.tb.test.system import need
@@ -234,7 +234,7 @@ def test_a_group_without_an_iommu_has_interrupts_and_physical_addresses(tmp_path
         (tmp_path / name).write_bytes(b"")
     device = PciDevice(open_group(ADDRESS, "7", iommu=False, ioctl=kernel, container=str(tmp_path / "vfio"),
                                   groups=f"{tmp_path}/"))
-    assert kernel.calls[vfio.SET_IOMMU] == 1 and device.for_programs.way is Way.LOCKED
+    assert kernel.calls[vfio.SET_IOMMU] == 1 and device.for_programs.method is MappingMethod.LOCKED
     monkeypatch.setattr(device._memory.mapper, "_pages", identity)
     device.enable_interrupts(2)
     os.eventfd_write(kernel.eventfds[vfio_access.IRQ_MSIX, 1], 1)

@@ -58,7 +58,7 @@ def test_a_list_is_one_message_and_single_writes_are_each():
     for n in range(3):
         post_list(pair, writes([1_000]))
         pair.completions(0, 1)
-        assert doorbells(pair) == (2 + n, 2 + n), "whoever posts a single write waits for nothing else"
+        assert doorbells(pair) == (2 + n, 2 + n), "a single write waits for no other"
     pair.close()
 
 

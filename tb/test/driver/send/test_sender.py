@@ -296,7 +296,7 @@ def test_pending_retransmissions_are_bounded():
     assert sender.counts["reports_over_budget"] > 900
     expected = sender.expected_rsn
     sender.on_loss_report(loss_report(expected, (PSN + 9, 1)), 0)
-    assert drain(sender) == [(PSN + 9, expected, 1)], "there is room again"
+    assert drain(sender) == [(PSN + 9, expected, 1)], "there is space again"
 
 
 def test_invalid_limit_does_not_replace_the_valid_one():

@@ -63,7 +63,7 @@ def test_completion_queue_is_never_overwritten():
     taken = pair.poll(0)
     assert [c.wr_id for c in taken] == [0, 1]
     assert pair.run(lambda: len(pair.state(0).cq) == 2) and len(pair.poll(0)) == 2
-    assert pair.run(lambda: len(pair.state(1).cq) == 5), "the rest went through when there was room"
+    assert pair.run(lambda: len(pair.state(1).cq) == 5), "the rest completed when there was space"
     assert len(pair.poll(0)) == 1
 
 

@@ -214,7 +214,7 @@ def test_full_transmit_queue_is_backpressure():
     assert end.rdma_process(0) is None and len(end.transmit) == 6 and end.counts["tx_queue_full"] == 1
     assert len(pair.state(0).inflight) == 6, "a packet that found no place has no sequence number"
     end.rdma_rx(build(Packet(Opcode.PING, MACS[0], MACS[1])), 0)
-    assert len(end.transmit) == 7, "replies have places of their own"
+    assert len(end.transmit) == 7, "replies have separate places"
     assert all_good(pair.done(0, 20))
     assert not pair.ends[0].counts["retransmissions"]
 

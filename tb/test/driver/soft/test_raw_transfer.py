@@ -61,7 +61,7 @@ def test_read_returns_the_data_of_the_peer():
     pair.fill(1, data, at=33)
     pair.post(0, Opcode.READ, length=10_000, at=5, to=33)
     assert all_good(pair.done(0, 1)) and bytes(pair.mr[0].data[4:10_006]) == b"\0" + data + b"\0"
-    assert not pair.poll(1), "a READ is nothing the peer's program is told of"
+    assert not pair.poll(1), "a READ is not reported to the peer's program"
     reads, answers = pair.sent(0, Opcode.READ), pair.sent(1, Opcode.READ_RESP)
     assert len(reads) == len(answers) == 7 and not any(packet.payload for packet in reads)
     assert [(r.seq, r.length) for r in reads] == [(a.seq, a.length) for a in answers]

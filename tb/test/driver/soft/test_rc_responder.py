@@ -156,12 +156,12 @@ def test_receiver_without_receives_sends_rnr_nak_and_drops_later_packets():
     assert peer.send(O.WRITE_ONLY, b"y", psn=101) == [] and peer.qp.qp_state is QPState.RTS
     peer.pair.post_recv(1)
     peer.pair.hosts[1].run()
-    assert syndromes(peer.answers()) == [ack(99, 1)], "the new receive is told of"
+    assert syndromes(peer.answers()) == [ack(99, 1)], "the new receive is reported"
     assert syndromes(peer.send(O.SEND_ONLY, b"x")) == [ack(100)]
     for n in range(3):
         peer.pair.post_recv(1)
         peer.pair.hosts[1].run()
-        assert syndromes(peer.answers()) == ([] if n else [ack(100, 1)]), "it is told of what it may not know"
+        assert syndromes(peer.answers()) == ([] if n else [ack(100, 1)]), "it reports a receive too early"
     peer.qp.receives.clear()
     assert syndromes(peer.send(O.WRITE_ONLY_IMM, b"y")) == [nak(101, Syndrome.RNR_NAK | 7)]
     assert peer.mr.read(1) == b"x", "a WRITE that is not acknowledged is not done"

@@ -207,7 +207,7 @@ class MatcherWatch:
                 kind=abi.ReportKind.RETIRE, line=node.line, qpn=one.qpn, generation=one.generation,
                 residue=node.left, rsn=node.rsn, next_rsn=node.next_rsn, open=node.open))
             assert report == want, f"{report}, expected {want}"
-            assert ticket >= one.causes.popleft(), "a node left before the packet that says so"
+            assert ticket >= one.causes.popleft(), "a node left before the packet that caused it"
             self.seen["RSNs wrap"] += node.next_rsn % (1 << 24) < node.count
             self.seen["retired", node.encoding, "with residue" if node.left else "finished"] += 1
 

@@ -92,7 +92,7 @@ async def full_cache_yields_to_waiting_headers(dut):
     loop.link(last, base, [0])
     loop.ring(last)
     await loop.port.pass_cycles(4000)
-    assert (await query(dut, last.qpn))[2:] == [1, 0] and not loop.retired, "nobody waits for that node"
+    assert (await query(dut, last.qpn))[2:] == [1, 0] and not loop.retired, "no packet waits for that node"
     sender.send_again(last, *last.todo[0])
     await until(dut, lambda: not last.nodes)
     assert seen["nodes_residue"] == 1

@@ -47,7 +47,7 @@ async def incarnation_leaves_no_state(dut):
                         0))[2:] == [0, 0] and seen["prefetches"] == reads, "nodes of the earlier incarnation are linked"
     loop.request(qp, psn=base + 1)
     await until(dut, lambda: not qp.in_flight)
-    assert seen["verdict LATE"] == 1, "the life before acknowledges"
+    assert seen["verdict LATE"] == 1, "the incarnation before acknowledges"
 
     loop.request(qp, psn=qp.next_psn + 1, ack_req=1)
     await until(dut, lambda: qp.todo)

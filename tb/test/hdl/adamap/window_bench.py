@@ -80,7 +80,7 @@ class Ports:
                 self.unmatched.append(unpack(MatchRequest, int(self.dut.o_match__payload.value)))
             if int(self.dut.count_window_stall_cycles.value):
                 self.stalls += 1
-                assert int(self.dut.i__valid.value) and not int(self.dut.i__ready.value), "nobody waits"
+                assert int(self.dut.i__valid.value) and not int(self.dut.i__ready.value), "no packet waits"
             self.holes += int(self.dut.count_holes.value)
 
 

@@ -61,7 +61,7 @@ async def qp_is_created_and_destroyed(dut):
     for opcode in (Op.QP_DESTROY, Op.QP_MODIFY, Op.QP_QUERY):
         for generation in (0, GENERATION ^ 1, GENERATION % 256, GENERATION ^ 1 << QPN_BITS - 1 - PARAMS.qpn_width):
             await env.do(opcode, Status.BAD_INDEX, qpn=qpn(5, generation), qp_state=QpState.ERR)
-    assert await env.qp(5) == born, "another life than the one that was meant"
+    assert await env.qp(5) == born, "another incarnation than the one that was meant"
     result = await env.do(Op.QP_QUERY, qpn=qpn(5, GENERATION))
     assert (result.result0, result.result1, result.result2, result.result3) == tuple(r + 5 for r in RESULTS)
     for state in (QpState.RTR, QpState.RTS, QpState.RTS):
@@ -73,7 +73,7 @@ async def qp_is_created_and_destroyed(dut):
 
         env.before_drained = changed_first
         await env.do(Op.QP_MODIFY, qpn=qpn(5, GENERATION), qp_state=state, access=changed.access)
-        assert await env.qp(5) == changed and env.drains == drains + 1, "packets under the old entry are under way"
+        assert await env.qp(5) == changed and env.drains == drains + 1, "packets of the old entry are outstanding"
     env.before_drained, born, drains = None, changed, env.drains
     for state in (QpState.RESET, 1, 4, 5, 7):
         await env.do(Op.QP_MODIFY, Status.BAD_VALUE, qpn=qpn(5, GENERATION), qp_state=state)

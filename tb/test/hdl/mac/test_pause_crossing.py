@@ -109,7 +109,7 @@ async def pauses_are_sent_between_frames(dut):
         await arrive(dut.mac_clk, Shown(bench.sink.frames, frame), 1)
         place = bench.sink.frames.index((frame, 0), began)
         late = [time for time in bench.sink.times[began:place] if time > at + ASKED + SLACK]
-        assert len(late) <= 1, "more than what was under way was in front of a pause"
+        assert len(late) <= 1, "more than the outstanding frames preceded a pause"
         if not busy:
             assert bench.sink.times[place] - at <= ASKED + SLACK
         seen["held" if held and busy else "busy" if busy else "idle"] += 1

@@ -32,7 +32,7 @@ class Request:
     def of(cls, words, first_be, last_be, sequence):
         """Decode a request from all its double words."""
         head = unpack(RequestDescriptor, sum(word << 32 * k for k, word in enumerate(words[:HEADER_DWORDS])))
-        assert len(words) == HEADER_DWORDS + head.dwords * head.kind, "the packet is longer or shorter than it says"
+        assert len(words) == HEADER_DWORDS + head.dwords * head.kind, "length of packet and header differ"
         return cls(head.kind, head.address, head.dwords, head.tag, first_be, last_be, sequence, words[HEADER_DWORDS:])
 
 
@@ -107,7 +107,7 @@ class StraddledSink:
         ends = [user.eop_pointer0, user.eop_pointer1][:user.is_eop.bit_count()]
         at, high = 0, False
         if self._words is None:
-            assert begins and begins[0][0] == 0, "nothing goes on, and nothing begins in byte 0"
+            assert begins and begins[0][0] == 0, "nothing continues, and nothing begins in byte 0"
         while True:
             if self._words is None:
                 pointer, *self._marks = begins.pop(0)

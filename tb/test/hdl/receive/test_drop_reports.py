@@ -77,14 +77,14 @@ class Bench:
                     "clearing": self.cycle in self.clear}
             held = [why for why, holds in whys.items() if holds]
             if report:
-                assert not held, f"QP {index} is told of in spite of {held}"
+                assert not held, f"QP {index} is reported in spite of {held}"
                 self.reported.add(index)
                 self.outstanding_reports += 1
                 self.cases["reported"] += 1
             elif len(held) == 1:
                 self.cases[held[0]] += 1
             elif not held:
-                assert self.cycle < self.clear.stop + SLACK, f"QP {index} is not told of"
+                assert self.cycle < self.clear.stop + SLACK, f"QP {index} is not reported"
         if self.reported and not self.outstanding_reports + self.written + self.unread:
             self.reported.clear()
             self.clear = range(self.cycle + 1, self.cycle + 1 + QPS)

@@ -354,7 +354,7 @@ def check_reports(bench, reports, expected):
     coalesced += len(list(left))
     assert bench.counts["count_reports_coalesced"] == coalesced
     for drops in bench.drops:
-        assert len(set(drops)) == len(drops), "the driver was told twice of one QP"
+        assert len(set(drops)) == len(drops), "one QP was reported to the driver twice"
     assert sum(map(len, bench.drops)) == expected.tellable - coalesced
     expected.cases["coalesced"] = coalesced
 
@@ -482,7 +482,7 @@ async def dropped_packets_are_reported_once(dut):
     await attack(bad)
     assert sorted(bench.drops[-1]) == [1, 2, 3, ERR_QP]
     await attack(bad)
-    assert len(bench.drops[-1]) == len(bad), "told again though the driver has not read it"
+    assert len(bench.drops[-1]) == len(bad), "reported again though the driver has not read it"
     bench.reading = 1
     await ClockCycles(dut.clk, 30 + PARAMS.qps)
     bench.reading = 0

@@ -103,7 +103,7 @@ def test_failed_bench_prints_seed_and_command(sim):
                  tests="python_assert")
     message = str(caught.value)
     assert "python_assert" in message and "wrong on purpose" in message
-    assert "assert 77 == 0" in message, "the bench's assertions do not tell what they compared"
+    assert "assert 77 == 0" in message, "the bench's assertions do not report their operands"
     assert "WEFT_SEED=77 python -m pytest" in message and "test_failed_bench_prints_seed_and_command" in message
 
 

@@ -213,7 +213,7 @@ def test_figures_of_synthesis():
     basic, full = found(7, adamap=3.0), found(8, bram18=5, adamap=4.0, csr=5.5)
     assert figures({"test": found(1, csr=9.0)}) == {}
     assert figures({"basic": basic}) == {"synth_lut_adamap_basic": (7, "LUT")}
-    assert not figures({"basic": Found({"": {}, "rings": {"lut": 3}}, {}, {})}), "some rooms alone"
+    assert not figures({"basic": Found({"": {}, "rings": {"lut": 3}}, {}, {})}), "some subsystems alone"
     assert figures({"basic": basic, "full": full, "test": found(1, csr=9.0)}) == {
         "synth_worst_path_ns": (5.5, "ns"), "synth_bram36_full": (5.5, "block RAMs"),
         "synth_uram_full": (2, "UltraRAMs"), "synth_lut_adamap_basic": (7, "LUT")}

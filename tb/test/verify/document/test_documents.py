@@ -52,7 +52,7 @@ def test_every_part_and_every_example_is_in_a_document():
 
 def test_every_program_in_a_document_is_an_example_that_runs():
     for document in DOCUMENTS:
-        assert "```python" not in parts.fill(text_of(document), lambda name: ""), f"{document} has a program of its own"
+        assert "```python" not in parts.fill(text_of(document), lambda name: ""), f"{document}: no example"
 
 
 def test_failing_example_is_detected(tmp_path):
