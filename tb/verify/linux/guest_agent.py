@@ -7,13 +7,12 @@ emulated processor.
 """
 
 import contextlib
+import importlib
 import json
 import os
 import select
 import traceback
 import tty
-
-import guest_programs
 
 PORT = "/dev/ttyS1"
 
@@ -42,6 +41,7 @@ class Agent:
 
     def __init__(self, port):
         self.port, self.jobs, self.outputs, self.buffer = port, {}, {}, {}
+        self.programs = importlib.import_module("guest_programs")       # of the guest, where it lies beside this file
 
     def start(self, number, program, arguments):
         """Fork a program."""
@@ -53,7 +53,7 @@ class Agent:
                 os.close(self.port)
                 for file in (in_write, out_read):
                     os.close(file)
-                guest_programs.run(program, arguments, in_read, out_write)
+                self.programs.run(program, arguments, in_read, out_write)
                 status = 0
             except BaseException:
                 write_line(out_write, traceback.format_exc())
