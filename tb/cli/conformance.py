@@ -12,6 +12,7 @@ from weft.tb.cli.failures import fail
 from weft.tb.cli.options import refuse
 
 REPORT = "reports/conformance.json"
+GID_MAX = 255       # the largest index that an address can name
 
 
 def conformance(
@@ -19,7 +20,8 @@ def conformance(
                                    default_text="none: each back end is served")] = "",
     peer: Annotated[str, Setting("Name of another device, or of another host of `weft serve`.", metavar="NAME",
                                  default_text="the device")] = "",
-    gid: Annotated[int | None, Setting("With a device: index of the GID at both ends.", metavar="INDEX",
+    gid: Annotated[int | None, Setting("With a device: index of the GID at both ends.", least=0, most=GID_MAX,
+                                       metavar="INDEX",
                                        default_text="that of an IPv4 address, of RoCEv2 if there is one")] = None,
     backend: Annotated[list[str] | None, Setting("Without a device: this back end alone; may be given several times.",
                                                  choices=BACKENDS)] = None,
@@ -32,7 +34,7 @@ def conformance(
     """Test a libibverbs device against the rules of the specification: see docs/conformance.md."""
     from weft.driver.ibverbs.build import CannotBuild
     from weft.tb.verify.conformance.c_suite import cases
-    from weft.tb.verify.conformance.devices import GID_MAX, NO_DEVICE, SuiteFailed, on_backends, on_device, save
+    from weft.tb.verify.conformance.devices import NO_DEVICE, SuiteFailed, on_backends, on_device, save
     from weft.tb.verify.programs.session import CannotServe
     chosen = [case for case in cases() if not only or any(one in case.name or one == case.subject for one in only)]
     if not chosen:
@@ -44,8 +46,6 @@ def conformance(
         refuse("--backend serves cards and --device names one; give one of them")
     if (peer or gid is not None) and not device:
         refuse(f"{'--peer' if peer else '--gid'} needs --device")
-    if gid is not None and not 0 <= gid <= GID_MAX:
-        raise BadSetting("gid", gid, f"an index is 0 to {GID_MAX}")
     file = json or BUILD_ROOT / REPORT
     file.parent.mkdir(parents=True, exist_ok=True)
     file.open("a").close()      # a long run must not end with a file that cannot be written

@@ -12,7 +12,7 @@ from weft.tb.app.serve.settings import BACKENDS
 from weft.tb.verify.conformance.c_suite import build
 from weft.tb.verify.programs.session import serving, stopped
 
-NO_DEVICE, GID_MAX = 2, 255     # exit status of the program; the largest index that an address can name
+NO_DEVICE = 2       # exit status of the program
 # In simulated time a wait takes none, and cards of the smallest size suffice.
 OPTIONS = {"model": ("--time", "sim", "--preset", "test"), "rtl": ("--time", "sim", "--preset", "test")}
 LIMIT_S = {"direct": 60, "functional": 60, "model": 300, "rtl": 600}      # of a case
