@@ -85,7 +85,7 @@ NOTHING = _layout("nothing")
 HANDLE = _layout("handle", ("handle", 32), ("_reserved", 32))
 KEYS = _layout("keys", ("handle", 32), ("lkey", 32), ("rkey", 32), ("_reserved", 32),
                ("dma", 64, "Address at which the program maps the region's first page for the card; 0: it does not."))
-SHARED = _layout("shared", ("handle", 32), ("way", 32, "Of driver/terms/program_mapping.py."),
+SHARED = _layout("shared", ("handle", 32), ("method", 32, "Of driver/terms/program_mapping.py."),
                  ("space", 32, "Address space of iommufd."), ("_reserved", 32))
 CREATED_CQ = _layout("created_cq", ("handle", 32), ("slots", 32))
 

@@ -211,13 +211,13 @@ def prepare(end, goal, n, program):
     state = end.state
     if state == goal:
         return
-    if goal == QPState.RTS and state in (QPState.SQE, QPState.SQD) or goal == QPState.ERR:
+    if goal == QPState.RTS and state in (QPState.SQE, QPState.SQD) or goal == QPState.ERR and state != QPState.RESET:
         end.modify(goal)
     else:
         end.reset(shared=program.shared)
         if goal != QPState.RESET:
             end.begin(program.qkeys[n], program.groups[n], min(goal, QPState.RTS))
-        if goal == QPState.SQD:
+        if goal in (QPState.SQD, QPState.ERR):
             end.modify(goal)
 
 
