@@ -133,6 +133,7 @@ verify/calibrate/test_calibrate.py::test_headers_wait_for_nodes_as_long_as_in_th
 verify/calibrate/test_calibrate.py::test_slots_of_payload_and_lines_of_a_read_take_the_gatewares_time[fit-third-13]
 verify/document/test_commands.py::test_commands_of_a_page_run[docs/faults.md]
 verify/document/test_commands.py::test_commands_of_a_page_run[docs/serve.md]
+verify/conformance/test_suite.py::test_every_case_passes_on_the_timing_model
 verify/document/test_documents.py::test_points_of_the_picture_are_current[adamap-0.01]
 verify/linux/test_hostile.py::test_hostile_machines_harm_no_other[model]
 verify/churn/test_churn.py::test_card_without_generation_checks_is_detected

@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import select
 import struct
 import sys
 from dataclasses import replace
@@ -11,6 +12,9 @@ from functools import partial
 
 import pytest
 
+from weft.driver.ibverbs.messages import Opcode
+from weft.driver.ibverbs.rings import ASYNC_EVENT
+from weft.driver.terms.enums import EventType, QPAttrMask, QPState
 from weft.tb.app.serve.simulated import LoopBackend, ModelBackend
 from weft.tb.sim.flow import simulators
 from weft.tb.sim.flow.seed import drawn_seed
@@ -23,7 +27,7 @@ from weft.tb.verify.programs.run import PASSED, one
 from weft.tb.verify.programs.session import serving
 
 SIMULATED = ("--time", "sim", "--preset", "test")
-READING_NS, PORT = 20, 26600
+READING_NS, PORT, TURNS = 20, 26600, 20
 # Clocks, the counter that they use, a sleep until a time, and a child program.
 READINGS = """
 import json, subprocess, sys, time
@@ -123,6 +127,21 @@ def test_program_measures_simulated_time(library, backend):
         latency, output = run(session, perftest("ib_write_lat", "-n", "5"), 3 + (backend == "rtl"))
         assert 2 < latency < 6, output      # PCIe and a microsecond of cable: in wall-clock time it is longer
         assert "0 lost; 0 packets lost, 0 sent again" in session.end()
+
+
+def test_a_call_that_ends_a_sleep_of_the_daemon_has_its_event(monkeypatch):
+    """The state SQD is entered by a call that arrives during the sleep, not at the beginning of a turn."""
+    with local_daemon(simulated=True, backend_type=ModelBackend) as (daemon, _):
+        end, _peer = pair(daemon)
+        calls = daemon._calls
+        monkeypatch.setattr(daemon, "_calls", lambda timeout_s: bool(timeout_s) and calls(timeout_s))
+        end.call(Opcode.MODIFY_QP, handle=end.qp.handle, mask=QPAttrMask.STATE | QPAttrMask.EN_SQD_ASYNC_NOTIFY,
+                 qp_state=QPState.SQD, en_sqd_async_notify=1)
+        for _ in range(TURNS):
+            if select.select([end.events], [], [], 0)[0]:
+                break
+            daemon.turn()
+        assert ASYNC_EVENT.unpack(end.events.recv(ASYNC_EVENT.size_bytes)).event_type == EventType.SQ_DRAINED
 
 
 def test_random_doorbells_and_messages_do_not_affect_other_programs():

@@ -125,6 +125,10 @@ def test_every_case_passes(backend, folder):
     passes(backend, folder)
 
 
+def test_every_case_passes_on_the_timing_model(folder):
+    passes("model", folder)
+
+
 def test_a_crash_of_the_suite_is_no_success(monkeypatch, tmp_path):
     crash = tmp_path / "crash"
     crash.write_text("#!/bin/sh\nkill -SEGV $$\n")
