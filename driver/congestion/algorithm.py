@@ -18,6 +18,8 @@ BDPS_MAX = 2            # bandwidth-delay products that may be in flight
 class Algorithm(Protocol):
     """Congestion control of one connection.
 
+    The constructor takes the settings, the rate of the port in bit/s, and the round trip time of the empty path in ns.
+
     Attributes
     ----------
     rate

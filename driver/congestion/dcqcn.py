@@ -44,16 +44,7 @@ class DcqcnSettings:
 
 
 class Dcqcn:
-    """Reaction point of DCQCN.
-
-    Parameters
-    ----------
-    settings
-    line_bps
-        Rate of the port.
-    delay_ns
-        Round trip time of the empty path.
-    """
+    """Reaction point of DCQCN; see :class:`~weft.driver.congestion.algorithm.Algorithm`."""
 
     settings: DcqcnSettings
     rate: float

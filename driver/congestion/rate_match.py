@@ -66,16 +66,7 @@ class RateMatchSettings:
 
 
 class RateMatch:
-    """Sender of rate matching.
-
-    Parameters
-    ----------
-    settings
-    line_bps
-        Rate of the port.
-    delay_ns
-        Round trip time of the empty path.
-    """
+    """Sender of rate matching; see :class:`~weft.driver.congestion.algorithm.Algorithm`."""
 
     settings: RateMatchSettings
     rate: float

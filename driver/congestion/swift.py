@@ -46,16 +46,7 @@ class SwiftSettings:
 
 
 class Swift:
-    """Sender of Swift.
-
-    Parameters
-    ----------
-    settings
-    line_bps
-        Rate of the port.
-    delay_ns
-        Round trip time of the empty path.
-    """
+    """Sender of Swift; see :class:`~weft.driver.congestion.algorithm.Algorithm`."""
 
     settings: SwiftSettings
     rate: float

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.driver.congestion.algorithm import NS_BITS
 from weft.driver.congestion.algorithms import ALGORITHMS
 from weft.driver.settings import fields
 
@@ -65,7 +66,7 @@ _loss_none, _loss_dcqcn, _loss_swift, _loss_rate_match = (method(name, "on_loss"
 def _read(w, flow, algorithm):
     """Copy the decision into the flow: bytes in a nanosecond, and bytes."""
     f = w.flow[flow]
-    f.rate, f.limit = algorithm.rate / 8e9, algorithm.limit
+    f.rate, f.limit = algorithm.rate / NS_BITS, algorithm.limit
 
 
 @compiled

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.driver.congestion.algorithm import NS_BITS
 from weft.driver.congestion.algorithms import create
 
 from ..wan.path.draw import streams
@@ -142,7 +143,7 @@ def _flows(w: State, fabric: Fabric, algorithm: str, tuning: dict[str, Any]) -> 
         f["port"], f["back_port"] = port_of[one.source], port_of[one.destination]
         f["algorithm"], f["state"], f["total"] = rules.NAMES.index(algorithm), host.WAITING, one.packets or ENDLESS
         f["hash"] = tuple_hash(one.source, one.destination, one.port)
-        f["rate"], f["limit"], f["done_at"], f["cnp_at"] = control.rate / 8e9, control.limit, -1, -1e18
+        f["rate"], f["limit"], f["done_at"], f["cnp_at"] = control.rate / NS_BITS, control.limit, -1, -1e18
 
 
 def _schedule(w: State, fabric: Fabric) -> None:

@@ -1,5 +1,6 @@
 """``weft conformance``: the conformance suite for a device, or for the back ends of `weft serve`."""
 
+import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -46,6 +47,7 @@ def conformance(
         refuse("--backend serves cards and --device names one; give one of them")
     if (peer or gid is not None) and not device:
         refuse(f"{'--peer' if peer else '--gid'} needs --device")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)      # the daemon and the suite end with this process
     file = json or BUILD_ROOT / REPORT
     file.parent.mkdir(parents=True, exist_ok=True)
     file.open("a").close()      # a long run must not end with a file that cannot be written

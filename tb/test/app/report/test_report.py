@@ -7,13 +7,14 @@ import subprocess
 import pytest
 from matplotlib import pyplot
 
+from weft.model.wan import result
 from weft.model.wan.experiment import Experiment
 from weft.tb.app.report.figures import calibration
 from weft.tb.app.report.run import build
 from weft.tb.app.sweep.picture import lines
 from weft.tb.app.sweep.plan import BadPlan
 from weft.tb.app.sweep.table import BadTable
-from weft.tb.test.model.wan.ready import compile_engine
+from weft.tb.test.model.ready import compile_once
 from weft.tb.test.system import need
 
 FIGURES = "goodput", "completion", "memory", "stalls", "sequence", "calibration", "sizes"
@@ -33,7 +34,7 @@ PROBE = """<script>document.documentElement.style.width = 'WIDTHpx'; document.ti
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     """Return the page of small sweeps."""
-    compile_engine()
+    compile_once(result)
     folder = tmp_path_factory.mktemp("report")
     compared = folder / "calibration.json"
     compared.write_text(json.dumps(COMPARED))

@@ -9,12 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from weft.model.wan import result
 from weft.tb.app.sweep import run
 from weft.tb.app.sweep.plan import read
 from weft.tb.app.sweep.plans import PLANS
 from weft.tb.cli import app
 from weft.tb.sim.flow import failure
-from weft.tb.test.model.wan.ready import compile_engine
+from weft.tb.test.model.ready import compile_once
 
 SMALL = ["rtt_ms=0.05", "warmup_rtts=2", "measured_rtts=4", "scheme=adamap,oracle"]
 
@@ -32,7 +33,7 @@ def refused(*arguments):
 
 
 def test_finished_points_are_not_run_again(tmp_path):
-    compile_engine()
+    compile_once(result)
     table, plan = tmp_path / "points.parquet", tmp_path / "plan.toml"
     plan.write_text('[vary]\nloss = [0.0, 0.01]\n[picture]\nx = "loss"\ny = "goodput"\nlog = ["x"]\n')
     status, output = sweep(*SMALL, "--plan", plan, "--output", table)
@@ -56,7 +57,7 @@ def test_full_disk_is_not_reported_as_missing_scheduler(tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "points.parquet")
 
-    compile_engine()
+    compile_once(result)
     monkeypatch.setattr(run.table, "save", full)
     status, output = sweep("scheme=oracle", "rtt_ms=0.05", "--output", tmp_path / "points.parquet")
     assert status == 1 and output.startswith("weft: the disk of 'points.parquet' is full; ")
@@ -74,7 +75,7 @@ def test_interrupt_ends_at_once_and_keeps_finished_points(tmp_path, monkeypatch,
     def end(status):
         raise Ended(status)
 
-    compile_engine()
+    compile_once(result)
     monkeypatch.setattr(run, "results", interrupted)
     monkeypatch.setattr(failure.os, "_exit", end)
     monkeypatch.setattr(failure.signal, "signal", lambda *_: None)      # this process continues

@@ -2,13 +2,14 @@
 
 import pytest
 
-from weft.tb.test.model.wan.ready import compile_engine
+from weft.model.wan import result
+from weft.tb.test.model.ready import compile_once
 from weft.tb.verify.bench import wide_area, wide_area_long
 
 
 @pytest.fixture(autouse=True)
 def _compiled():
-    compile_engine()
+    compile_once(result)
 
 
 @pytest.mark.parametrize("outage_ms", [0.3, 2.0])

@@ -7,7 +7,7 @@ from weft.model.fabric.description import Background, Fabric, FabricLink, Flow, 
 from weft.model.fabric.packets import DATA, QUEUES
 from weft.model.fabric.result import packets_somewhere
 from weft.model.fabric.topologies import TOPOLOGIES, Shape
-from weft.tb.test.model.fabric.ready import advance, line, start
+from weft.tb.test.model.fabric.small_runs import advance, line, start
 
 SIZE, RATE = 4178, 12.5     # bytes, and bytes in a nanosecond
 

@@ -13,11 +13,11 @@ import typer
 import yaml
 
 from weft.hdl.contract import wire
+from weft.model.wan import result
 from weft.model.wan.experiment import Experiment
-from weft.model.wan.result import measure
 from weft.tb.cli import app
 from weft.tb.test.cli.make_variables import make_variables
-from weft.tb.test.model.wan.ready import compile_engine
+from weft.tb.test.model.ready import compile_once
 from weft.tb.test.system import need
 from weft.tb.verify.bench.benchmark import BENCHMARKS
 from weft.tb.verify.document import goodput, parts
@@ -160,8 +160,8 @@ def test_picture_of_the_readme_matches_its_points():
 
 @pytest.mark.parametrize(("scheme", "loss"), [("adamap", 0.01), ("irn-bdp", 0.01), ("go-back-n", 0.001)])
 def test_points_of_the_picture_are_current(scheme, loss):
-    compile_engine()
-    now = measure(Experiment(scheme=scheme, loss=loss, **goodput.settings())).goodput
+    compile_once(result)
+    now = result.measure(Experiment(scheme=scheme, loss=loss, **goodput.settings())).goodput
     assert goodput.points()[scheme, loss] == float(f"{now:.6g}"), (
         f"run: .venv/bin/weft sweep --plan {goodput.PLAN} --output {goodput.TABLE}, and {AGAIN} --measured")
 

@@ -1,21 +1,10 @@
-"""The engine's machine code, compiled once by the first process that needs it; and small runs."""
+"""Small runs of a fabric, event by event or up to a time."""
 
-import functools
-
-from weft.model.fabric import engine, result
+from weft.model.fabric import engine
 from weft.model.fabric.description import Fabric, FabricLink, Flow, Switch
 from weft.model.fabric.state import make
-from weft.tb.sim.flow.build import BUILD_ROOT
-from weft.tb.sim.flow.tools import locked
 
 CONFIG = {"packet_bytes": 4178, "control_bytes": 90, "ack_every": 4, "cnp_interval": 50e3, "time_out": 1e6, "repath": 1}
-
-
-@functools.cache
-def compile_engine():
-    """Compile, or wait for the process that does: about half a minute of processor time, nothing if it is cached."""
-    with locked(BUILD_ROOT / ".locks/fabric"):
-        result.compile_engine()
 
 
 def start(fabric, algorithm="none", seed=1, tuning=None, **config):
