@@ -43,7 +43,7 @@ class SimulatedDaemon(Daemon):
         self.programs, self._skew_ns, self._rest_s = {}, START_NS, REST_S
         self._pages = [ClockPage(os.path.join(folder, f"{host}.clock")) for host in backend.hosts]
         self._progress_ns, self._glimpse_ns = 0, 0
-        self._prepared = self._rests = self._unsettled = False
+        self._prepared = self._rests = False
         self._beginnings, self._held_ns = 0, None
         super().__init__(backend, folder, report, **options)
         backend.notices.before = self._show
@@ -100,7 +100,7 @@ class SimulatedDaemon(Daemon):
         with self._preparing():
             super()._serve(client)
             self._with(client, functools.partial(client.install, every=True))
-        self._prepared, self._rests, self._unsettled = True, False, True
+        self._prepared, self._rests = True, False
         for program in self.programs.values():
             if client in program.clients:
                 program.restart()
@@ -109,8 +109,8 @@ class SimulatedDaemon(Daemon):
 
     def turn(self):
         """Do one round: calls and, if no program runs, posted work, drivers and time."""
-        if self._calls(0) or self._unsettled:       # calls also end the sleep of the turn before
-            self._rest_s, self._unsettled = REST_S, False
+        if self._calls(0) or self._called:      # the latter by calls that ended the sleep of the turn before
+            self._rest_s, self._called = REST_S, False
             with self._preparing():
                 self.backend.settle()
             self._notify_all()
