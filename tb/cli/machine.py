@@ -24,8 +24,8 @@ def machine(settings: MachineSettings):
 
 
 def linux(
-    backend: Annotated[str | None, Setting("Cards of this kind alone: functional in Python, or a timing model.",
-                                           choices=BACKENDS, default_text="both")] = None,
+    backend: Annotated[str | None, Setting("Cards of this kind alone: functional in Python, a timing model, or RTL.",
+                                           choices=BACKENDS, default_text="all")] = None,
     short: Annotated[bool, Setting("One machine on a functional card, without a peer.")] = False,
 ):
     """Test two Linux guests of QEMU with a card each: driver, kernel, hardware model; JSON in sim_build/reports."""

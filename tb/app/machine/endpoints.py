@@ -55,14 +55,14 @@ class Endpoints(abc.ABC):
         """Serve messages of each machine; return false if there was none."""
         return sum(endpoint.turn() for endpoint in self.endpoints) > 0      # every one has its turn
 
-    def wait(self, limit_s: float) -> None:
-        """Wait for a message; a wait of less than a millisecond is none."""
+    def wait(self, limit_s: float) -> bool:
+        """Wait for a message, and return whether there is one; a wait of less than a millisecond is none."""
         poll = select.poll()
         for endpoint in self.endpoints:
             for event, files in ((select.POLLIN, endpoint.reads), (select.POLLOUT, endpoint.writes)):
                 for file in files:
                     poll.register(file, event)
-        poll.poll(int(limit_s * 1000))
+        return bool(poll.poll(int(limit_s * 1000)))
 
     def summary(self) -> Iterator[str]:
         """Yield a sentence about the frames and requests of each host."""

@@ -20,6 +20,7 @@ READ_LIMIT_NS = 50_000         # completion time-out of a register read
 SETTLE_NS = 2_000              # reads that a reset aborted are answered by then, except those that wait for memory
 PAYLOAD_CODE_MAX, READ_CODE_MAX = PAYLOAD_CODE[1024], PAYLOAD_CODE[4096]
 ENTRY_DWORDS = 4
+EXPRESS_FIELDS = "extended_tag_enable", "max_payload_size", "max_read_request_size"
 
 
 class RtlFunction(SimulatedFunction):
@@ -40,6 +41,7 @@ class RtlFunction(SimulatedFunction):
         super().__init__(description, report)
         self._host: Any = side.host
         self._block = side.hard_block
+        self._applied: tuple[int, ...] = ()
         self._host.serve(self)
         self._begin()
 
@@ -106,15 +108,18 @@ class RtlFunction(SimulatedFunction):
         """Drive the card's configuration ports as the client has configured the function."""
         config, function = self.config, self._block.functions[0]
         express, msix = (pci.EXPRESS, pci.EXPRESS_CAPABILITY), (pci.MSIX, pci.MSIX_CAPABILITY)
-        capability = function.pcie_cap
+        wanted = (config.bus_master, *(config.field(*express, name) for name in EXPRESS_FIELDS),
+                  *(bool(config.field(*msix, name)) for name in ("enable", "function_mask")))
+        if wanted == self._applied:
+            return
+        self._applied, capability = wanted, function.pcie_cap
+        master, tags, payload, read, enable, mask = wanted
         if not function.bus_master_enable:      # later it might reject tags of requests in flight
-            capability.extended_tag_field_enable = bool(config.field(*express, "extended_tag_enable"))
-        payload = min(config.field(*express, "max_payload_size"), PAYLOAD_CODE_MAX)
-        self._host.max_payload_size = capability.max_payload_size = payload
-        capability.max_read_request_size = min(config.field(*express, "max_read_request_size"), READ_CODE_MAX)
-        function.bus_master_enable = config.bus_master
-        function.msix_cap.msix_enable = bool(config.field(*msix, "enable"))
-        function.msix_cap.msix_function_mask = bool(config.field(*msix, "function_mask"))
+            capability.extended_tag_field_enable = bool(tags)
+        self._host.max_payload_size = capability.max_payload_size = min(payload, PAYLOAD_CODE_MAX)
+        capability.max_read_request_size = min(read, READ_CODE_MAX)
+        function.bus_master_enable = master
+        function.msix_cap.msix_enable, function.msix_cap.msix_function_mask = enable, mask
         self._block.configured()
         self._host.touch()
 
@@ -129,4 +134,5 @@ class RtlFunction(SimulatedFunction):
         while self._host.reading:
             await Timer(SETTLE_NS, "ns")
         await self._write_table()
+        self._applied = ()
         self._apply()

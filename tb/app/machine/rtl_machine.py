@@ -37,7 +37,8 @@ class RtlMachine(Endpoints):
     """Functions, endpoints and links of the hosts of :class:`GuestCards`; a single bridge thread uses all of it.
 
     Simulated time advances by :data:`STEP_NS` between messages, and during each access of a card, which is answered in
-    its order: the simulation and the sockets take turns in one loop. While the cards are idle, time hardly advances.
+    its order: the simulation and the sockets take turns in one loop. While the cards are idle, time hardly advances: an
+    access of configuration space, of which a starting machine makes thousands, costs none.
 
     Parameters
     ----------
@@ -63,9 +64,9 @@ class RtlMachine(Endpoints):
             and get_sim_time("ns") - max(host.active_ns for host in hosts) >= QUIET_NS
 
     def turn(self) -> None:
-        if not self.serve() and self._quiet:
-            self.wait(REST_S)
-        self._pass()
+        served = self.serve()
+        if not (self._quiet and (served or self.wait(REST_S))):
+            self._pass()
 
     @resume
     async def _pass(self) -> None:

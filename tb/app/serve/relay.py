@@ -60,11 +60,11 @@ class _Relay(threading.Thread):
 
 
 def serve_by_simulator(bench: str, settings: Any, report: Callable[[str], object],
-                       on_end: Callable[[Callable[..., None]], object]) -> Any:
+                       on_end: Callable[[Callable[..., None]], object] = lambda end: None, **more: Any) -> Any:
     """Run the file ``bench`` on two cards, and return what it leaves.
 
-    Its settings are ``settings``, those of the service, and ``line``, for :class:`Line`. A function that ends the
-    service is passed to ``on_end``. Raises Failure if the simulation failed.
+    Its settings are ``settings``, those of the service, ``line``, for :class:`Line`, and ``more``. A function that ends
+    the service is passed to ``on_end``. Raises Failure if the simulation failed.
     """
     with tempfile.TemporaryDirectory(prefix="weft-") as folder:
         path = str(Path(folder, "line"))
@@ -73,7 +73,7 @@ def serve_by_simulator(bench: str, settings: Any, report: Callable[[str], object
         on_end(relay.end)
         settings = replace(settings, folder=str(Path(settings.folder).resolve()))
         try:
-            left = run_cards(preset(settings.card), bench, {"settings": asdict(settings), "line": path},
+            left = run_cards(preset(settings.card), bench, {"settings": asdict(settings), "line": path, **more},
                              seed=number_of(settings.seed), timeout_s=RUN_LIMIT_S)
         except AssertionError as error:
             raise Failure(str(error)) from None

@@ -46,7 +46,7 @@ def configuration(lab):
 def bring_up(lab):
     """The card is opened with a function-level reset, closed, and opened again."""
     before = lab.function("a").counters["resets"]
-    times = lab.guests["a"].run("bring_up", number=0)["bring_up_s"]
+    times = lab.guests["a"].run("bring_up", number=0, slow=lab.slow)["bring_up_s"]
     resets = lab.function("a").counters["resets"] - before
     check(resets >= 2 * len(times), f"{resets} resets of the function in {len(times)} bring-ups")
     return {"bring-up": (min(times), "s"), "resets": (resets, "")}
@@ -60,6 +60,7 @@ def registers(lab):
 
 def ping_pong(lab, **options):
     """The example, with a client on guest b."""
+    options["slow"] = lab.slow
     server = lab.guests["a"].start("ping_pong", number=0, **options)
     check(server.get() == "listening", "the server does not listen")
     times = lab.guests["b"].run("ping_pong", number=1, peer=0, **options)["rounds_ns"]
@@ -159,5 +160,7 @@ CASES = (
     Case("no IOMMU", without_iommu),
     Case("unbind, end", ended),
 )
+# Of a card as RTL, which a guest waits for.
+RTL = (*CASES[:3], Case("ping_pong, interrupts", lambda lab: ping_pong(lab, rounds=3)), CASES[-1])
 # Of a single machine.
 SHORT = tuple(case for case in CASES if case.run in (boot, configuration, bring_up, registers, ended))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from weft.tb.sim.flow.failure import Failure
 
-BOOT_S, ANSWER_S = 300, 150     # on a host under load
+BOOT_S, ANSWER_S = 600, 300     # on a host under load
 # On a loaded host the kernel's check that the timer interrupts in time may fail, and Linux panics.
 KERNEL = "console=ttyS0 quiet mitigations=off panic=-1 no_timer_check"
 TAIL = 3000                     # characters of a console in a message

@@ -24,32 +24,45 @@ class Lab:
         Of ``weft machine``, with the hosts of :data:`HOSTS`.
     hosts : str
         Those that have a guest.
+    slow : int
+        Factor by which the drivers' time is slower.
 
     Attributes
     ----------
-    machine : Machine
+    machine : Endpoints
         Served by a thread of this process.
     guests : dict of str to Guest
     sentences : list of str
         Reports of the server.
     """
 
-    def __init__(self, folder, *, backend="functional", preset="full", loss=0.01, seed="1", hosts=HOSTS):
-        self.folder, self.preset, self.hosts, self.sentences, self.guests = folder, preset, hosts, [], {}
+    def __init__(self, folder, *, backend="functional", preset=None, loss=0.01, seed="1", hosts=HOSTS, slow=1):
+        self.folder, self.hosts, self.slow, self.sentences, self.guests = folder, hosts, slow, [], {}
         self._programs = self._made()
         settings = MachineSettings(folder=str(folder), backend=backend, preset=preset, loss=loss, seed=seed)
-        self.machine, self._ended, self._failure = Machine(settings, self.sentences.append), threading.Event(), None
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
-        self._guests = contextlib.ExitStack()
+        self.preset, self._guests, self._failure = settings.card, contextlib.ExitStack(), None
+        self._ended = threading.Event()
+        self.machine = self._started(settings)
 
-    def _serve(self):
+    def _started(self, settings):
+        """Return the machines, which are served from now on, until :meth:`_end`."""
+        machine = Machine(settings, self.sentences.append)
+        self._thread = threading.Thread(target=self.serve, args=(machine,), daemon=True)
+        self._thread.start()
+        return machine
+
+    def serve(self, machine):
+        """Serve the machines until the end."""
         try:
             while not self._ended.is_set():
-                self.machine.turn()
+                machine.turn()
         except BaseException as error:
             self._failure = error
             raise
+
+    def _end(self):
+        self._ended.set()
+        self._thread.join()
 
     def _made(self):
         """Return what :meth:`command` needs, made before the server starts: it may take minutes."""
@@ -98,8 +111,7 @@ class Lab:
     def close(self):
         """End guests first, then the server."""
         self._guests.close()
-        self._ended.set()
-        self._thread.join()
+        self._end()
         self.machine.close()
 
     def __enter__(self):

@@ -1,4 +1,4 @@
-"""``weft linux``: cases of two Linux guests with a card each, on functional and on timed cards; a line for each.
+"""``weft linux``: cases of two Linux guests with a card each, on functional, timed and RTL cards; a line for each.
 
 The table is written to ``sim_build/reports/linux.json`` as well: a list of ``{"case", "backend", "status", "seconds",
 "figures": {name: [value, unit]}, "reason"}``; ``reason`` is that of a failure.
@@ -9,9 +9,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from weft.tb.app.machine.settings import BACKENDS
 from weft.tb.sim.flow.build import BUILD_ROOT
 from weft.tb.sim.flow.tools import write_whole
-from weft.tb.verify.linux.cases import CASES, SHORT, boot
+from weft.tb.verify.linux.cases import CASES, RTL, SHORT, boot
 from weft.tb.verify.linux.guest import GuestFailed
 from weft.tb.verify.linux.lab import Lab
 
@@ -23,8 +24,13 @@ def shown(figures):
     return ", ".join(f"{name} {value:.4g}{' ' * bool(unit)}{unit}" for name, (value, unit) in figures.items())
 
 
-def row_of(case, lab, backend):
-    """Run a case, print its line, and return its row."""
+def shown_at_once(line):
+    """Print a line at once."""
+    print(line, flush=True)
+
+
+def row_of(case, lab, backend, report=shown_at_once):
+    """Run a case, report its line, and return its row."""
     start = time.monotonic()
     try:
         figures, reason = case.run(lab), ""
@@ -35,29 +41,41 @@ def row_of(case, lab, backend):
                 guest.kill_jobs()
     seconds = time.monotonic() - start
     status = "failed" if reason else "passed"
-    print(f"{backend:10} {case.name:24} {status}  {seconds:5.1f} s  {reason or shown(figures)}", flush=True)
+    report(f"{backend:10} {case.name:24} {status}  {seconds:5.1f} s  {reason or shown(figures)}")
     return {"case": case.name, "backend": backend, "status": status, "seconds": round(seconds, 1), "figures": figures,
             "reason": reason}
 
 
+def rows_of(lab, backend, cases, report=shown_at_once):
+    """Yield the rows of a lab, up to a failed boot, or the end of a guest that a case does not expect."""
+    for case in cases:
+        yield (row := row_of(case, lab, backend, report))
+        if lab.ended or case.run is boot and row["status"] == "failed":
+            return
+
+
 def rows(backend, cases, **options):
-    """Yield the rows of a back end, up to a failed boot, or the end of a guest that a case does not expect."""
+    """Yield the rows of a back end in Python."""
     with tempfile.TemporaryDirectory(prefix="weft-linux-") as folder, \
             Lab(Path(folder), backend=backend, **options) as lab:
-        for case in cases:
-            yield (row := row_of(case, lab, backend))
-            if lab.ended or case.run is boot and row["status"] == "failed":
-                return
+        yield from rows_of(lab, backend, cases)
 
 
-def run(backends=("functional", "model"), cases=CASES):
+def run(backends=BACKENDS):
     """Run all cases; return the exit status."""
-    table = []
+    table, wanted = [], 0
     for backend in backends:
-        table += rows(backend, cases)
+        start = time.monotonic()
+        if backend == "rtl":
+            from weft.tb.verify.linux.rtl_cases import rows_on_rtl
+            table += rows_on_rtl(shown_at_once)
+        else:
+            table += rows(backend, CASES)
+        wanted += len(RTL if backend == "rtl" else CASES)
+        shown_at_once(f"{backend:10} {time.monotonic() - start:.0f} s")
         REPORT.parent.mkdir(parents=True, exist_ok=True)
         write_whole(REPORT, json.dumps(table, indent=1) + "\n")
-    return 0 if len(table) == len(backends) * len(cases) and all(row["status"] == "passed" for row in table) else 1
+    return 0 if len(table) == wanted and all(row["status"] == "passed" for row in table) else 1
 
 
 def run_short():
