@@ -25,9 +25,8 @@ from weft.tb.test.driver.serve.oracle import RECEIVED, SGES, Sge, until
 from weft.tb.verify.programs.figures import processor_ns
 from weft.tb.verify.programs.hostile import clean, pair, settle, works
 from weft.tb.verify.programs.local import PolledBackend, local_daemon
-from weft.tb.verify.programs.programs import TABLE, missing_packages
+from weft.tb.verify.programs.programs import PASSED, TABLE, missing_packages, one
 from weft.tb.verify.programs.raw_client import PAGE, VA, Disconnected, RawEnd, Rejected, Ring, address_of
-from weft.tb.verify.programs.run import PASSED, one
 from weft.tb.verify.programs.session import serving
 
 PORT, REQUESTS, IDLE_S, CORE = 23900, 600, 1, 0.05
