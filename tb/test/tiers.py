@@ -127,10 +127,12 @@ test_package.py::test_interop_runs_from_the_wheel
 test_package.py::test_sweep_of_a_plan_and_report_run_from_the_wheel
 verify/bench/test_adamap_figures.py::test_subsystem_memory_is_within_its_limit
 verify/bench/test_hostile.py::test_an_attack_costs_an_honest_qp_nothing[wrong_key]
+verify/bench/test_small_forms.py::test_small_form
 verify/bench/test_line_rate.py::test_other_settings_run_at_line_rate
 verify/calibrate/test_calibrate.py::test_headers_wait_for_nodes_as_long_as_in_the_gateware[fit-more-22]
 verify/calibrate/test_calibrate.py::test_headers_wait_for_nodes_as_long_as_in_the_gateware[fit-more-24]
 verify/calibrate/test_calibrate.py::test_slots_of_payload_and_lines_of_a_read_take_the_gatewares_time[fit-third-13]
+verify/document/test_small_commands.py
 verify/document/test_commands.py::test_commands_of_a_page_run[docs/faults.md]
 verify/document/test_commands.py::test_commands_of_a_page_run[docs/serve.md]
 verify/conformance/test_suite.py::test_every_case_passes_on_the_timing_model
