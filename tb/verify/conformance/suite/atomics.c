@@ -67,7 +67,7 @@ CASE(atomic_into_seven_bytes_is_refused,
     struct ibv_wc wc = done(p.a.cq);
     CHECK(wc.status == IBV_WC_LOC_LEN_ERR || wc.status == IBV_WC_LOC_PROT_ERR || wc.status == IBV_WC_LOC_QP_OP_ERR,
           "it completes with '%s'", ibv_wc_status_str(wc.status));
-    CHECK(p.a.memory[7] == 0x22, "the byte behind the list changes");
+    CHECK(p.a.memory[7] == 0x22, "the byte after the list changes");
 }
 
 CASE(atomics_of_two_qps_are_atomic, "IBTA 9.4.5: atomics through one device on a word exclude each other") {
