@@ -40,8 +40,11 @@ PROGRAMS = {"programs.kills": "ip", "programs.run": "ibv_devices"}
 
 @pytest.fixture
 def build(tmp_path):
-    """Return a folder for results that has the libraries of this checkout."""
-    (tmp_path / "ibverbs").symlink_to(LIBRARY_FOLDER.absolute())
+    """Return a folder for results, with the libraries and the machine code that this checkout already has."""
+    for name in ("ibverbs", "numba"):
+        kept = LIBRARY_FOLDER.absolute().with_name(name)
+        kept.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).symlink_to(kept)
     return tmp_path
 
 
