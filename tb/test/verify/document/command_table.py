@@ -135,8 +135,7 @@ TARGETS = {
 MODULES = {
     **dict.fromkeys(("weft.tb.test.driver.channel states", "weft.tb.test.driver.serve.datagram_oracle",
                      "weft.tb.test.driver.serve.oracle", "weft.tb.verify.linux.hostile",
-                     "weft.tb.verify.programs.hostile", "weft.tb.verify.programs.kills",
-                     "weft.tb.verify.programs.run", "weft.tb.verify.prose"), SMALL),
+                     "weft.tb.verify.programs.hostile", "weft.tb.verify.programs.run", "weft.tb.verify.prose"), SMALL),
     "pytest": THIS_RUN,
     "weft.driver.soft.dissector": "driver/soft/test_dissector.py::test_dissector_is_printed",
     "weft.tb.sim.synth.flattened": "no test: a minute of Yosys; sim/synth/test_flattened.py::test_boundaries",
@@ -144,6 +143,9 @@ MODULES = {
     "weft.tb.sim.synth.same_netlist write": "no test: elaborates a card; "
                                             "sim/synth/test_same_netlist.py::test_only_names_may_differ has its text",
     "weft.tb.verify.conformance.run": "verify/conformance/test_conformance.py::test_verdicts_are_distinguished",
+    "weft.tb.verify.programs.kills": "no test of its process, which gives up the rights of root; "
+                                     "app/serve/test_kills.py::"
+                                     "test_terminated_program_leaves_nothing_and_its_peer_is_notified has its campaign",
     "weft.tb.verify.document": "no test: it writes into the checkout; "
                                "verify/document/test_documents.py::test_generated_parts_are_current has the same parts",
 }

@@ -23,11 +23,10 @@ FORMS = {
     "python -m weft.tb.test.driver.serve.oracle 10 1": "",
     "python -m weft.tb.verify.linux.hostile --messages 50 --attackers 1 --seed 1": "again: python -m",
     "python -m weft.tb.verify.programs.hostile 50 1": "",
-    "python -m weft.tb.verify.programs.kills 2 1": "killed",
     "python -m weft.tb.verify.programs.run --brief --only ibv_devices --backend direct": "passed",
     "python -m weft.tb.verify.prose docs/versions.md": "",
     "weft bench --list": "line-rate",
-    "weft conformance --backend direct --only psn --json found.json": "psn",
+    "weft conformance --backend direct --only psn --json found.json": "0 failed",
     "weft conformance --list": "psn",
     "weft sim --backend model --timeline --file file": "PASSED",
     "weft sweep --of fabric fabric=own.toml algorithm=swift,rate-match warmup_rtts=5 measured_rtts=5": "goodput",
@@ -35,7 +34,6 @@ FORMS = {
     "weft sweep --plan network warmup_rtts=5 measured_rtts=5 flows=2": "goodput",
 }
 [FABRIC] = [block for language, block in FENCE.findall(DOCUMENTS["docs/congestion.md"]) if language == "toml"]
-PROGRAMS = {"programs.kills": "ip", "programs.run": "ibv_devices"}
 
 
 @pytest.fixture
@@ -50,9 +48,8 @@ def build(tmp_path):
 
 @pytest.mark.parametrize("command", FORMS)
 def test_small_form(command, build):
-    for part, program in PROGRAMS.items():
-        if part in command:
-            need(program)
+    if "ibv_devices" in command:
+        need("ibv_devices")
     (build / "file").write_bytes(bytes(5000))
     (build / "own.toml").write_text(FABRIC)
     words = [sys.executable, *(("-m", "weft.tb.cli") if command.startswith("weft ") else ()), *shlex.split(command)[1:]]
