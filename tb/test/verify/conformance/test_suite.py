@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -70,6 +71,17 @@ def test_every_case_has_a_rule_and_the_program_lists_it(folder):
     assert sorted(line.split("\t") for line in listed.splitlines()) == sorted(list(case) for case in found)
     assert len(found) == len({case.name for case in found}) >= CASES_LEAST
     assert all("IBTA" in case.rule or "(3)" in case.rule for case in found)
+
+
+def test_page_names_each_deviation_of_rxe():
+    page = Path(__file__).parents[4].joinpath("docs/conformance.md").read_text(encoding="utf-8")
+    [row] = re.findall(r"^\| rxe, .*$", page, re.MULTILINE)
+    passed, unsupported, failed = map(int, re.findall(r"\| (\d+)(?= \|)", row))
+    section = page.partition("### Deviations of rxe")[2].partition("\n## ")[0]
+    named = [name for line in section.splitlines() for name in re.findall(r"`(\w+)`", line.split(" | ")[0])
+             if line.startswith("| `")]
+    assert len(named) == len(set(named) & {case.name for case in cases()}) == failed
+    assert passed + unsupported + failed == len(cases())
 
 
 @pytest.fixture(scope="module")
