@@ -25,6 +25,7 @@ sim/synth
 sim/wave
 verify/bench
 verify/calibrate
+verify/conformance/test_suite.py::test_some_cases_pass_on_the_rtl
 verify/fuzz
 verify/interop
 verify/churn
@@ -136,6 +137,7 @@ verify/document/test_small_commands.py
 verify/document/test_commands.py::test_commands_of_a_page_run[docs/faults.md]
 verify/document/test_commands.py::test_commands_of_a_page_run[docs/serve.md]
 verify/conformance/test_suite.py::test_every_case_passes_on_the_timing_model
+verify/conformance/test_suite.py::test_some_cases_pass_on_the_rtl
 verify/document/test_documents.py::test_points_of_the_picture_are_current[adamap-0.01]
 verify/linux/test_hostile.py::test_hostile_machines_harm_no_other[model]
 verify/churn/test_churn.py::test_card_without_generation_checks_is_detected

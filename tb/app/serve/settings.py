@@ -14,7 +14,8 @@ from weft.model.loss import GilbertElliott
 from weft.model.settings import PRESET, BadSetting, Setting, chance, check, fields, readable_file
 from weft.tb.app.serve.environment import FOLDER
 
-BACKENDS, TIMES = ("direct", "functional", "model", "rtl", "pci"), ("wall", "sim")
+WITHOUT_HARDWARE = ("direct", "functional", "model", "rtl")
+BACKENDS, TIMES = (*WITHOUT_HARDWARE, "pci"), ("wall", "sim")
 HOST, HOSTS_MAX, RTL_HOSTS = re.compile(r"[a-z][a-z0-9_-]{0,30}"), 200, 2
 DELAY_US, REORDER_FRAMES, SCHEDULE_BYTES_MAX = 1.0, 8, 1 << 16
 UDP, PORT_MAX = re.compile(r"udp:([^:]+):(\d+)(?::(\d+))?", re.ASCII), 0xFFFF

@@ -50,9 +50,10 @@ CASE(unaligned_atomic_is_refused, "IBTA 9.4.5, 9.7.4: an address that is no mult
     wr.wr.atomic.compare_add = 1;
     need_atomics(&p);
     memset(p.b.memory, 0x11, MEMORY);
-    NEED(!post(p.qp, &wr));
-    struct ibv_wc wc = done(p.a.cq);
-    STATUS(wc, IBV_WC_REM_INV_REQ_ERR);
+    if (!post(p.qp, &wr)) { /* it may also be refused at once */
+        struct ibv_wc wc = done(p.a.cq);
+        STATUS(wc, IBV_WC_REM_INV_REQ_ERR);
+    }
     CHECK(all(p.b.memory, MEMORY, 0x11), "a byte of the peer changes");
 }
 
