@@ -96,8 +96,8 @@ def test_random_programs_see_the_same_on_functional_cards(kind):
     seed = drawn_seed()
     print("again:", kind.COMMAND.format(count=REQUESTS, seed=seed))
     statuses, executed, differences = oracle.check(REQUESTS, seed, kind.some_program)
-    assert not differences, differences[0]
-    assert executed > REQUESTS // 10 and {"SUCCESS", "WR_FLUSH_ERR"} < set(statuses)
+    assert not differences, differences
+    assert executed >= REQUESTS and {"SUCCESS", "WR_FLUSH_ERR"} < set(statuses)
 
 
 def test_the_oracle_notices_a_difference(monkeypatch):
@@ -108,13 +108,13 @@ def test_the_oracle_notices_a_difference(monkeypatch):
         outcome = real(*arguments)
         calls.append(outcome)
         if len(calls) == 1:
-            (found, _), *_ = outcome[0]
+            (found, _), *_ = outcome
             found[0][0].append("another completion")
         return outcome
 
     monkeypatch.setattr(oracle, "play", play)
     *_, differences = oracle.check(10, 1)
-    assert differences[0].startswith("program 0: round 0")
+    assert differences[1].startswith("round 0")
 
 
 @pytest.mark.parametrize(("name", "value"), [
@@ -345,7 +345,7 @@ def test_a_datagram_to_itself_that_cannot_be_received_fails_its_qp_alone(backend
         sender.post_sends([datagram(TO_SELF, data=b"x")] * 2, other)
         until(daemon, [sender], lambda: len(sender.found) == 3)
         assert {wc[1] for wc in sender.found} == {WCStatus.LOC_PROT_ERR, WCStatus.WR_FLUSH_ERR}
-        assert (sender.state, other.state) == (QPState.ERR, QPState.RTS) and not messages
+        assert (sender.query(), other.query()) == (QPState.ERR, QPState.RTS) and not messages
 
 
 @pytest.mark.parametrize("backend", [PolledBackend, FunctionalBackend])
@@ -355,7 +355,8 @@ def test_no_sum_of_lengths_ends_a_program_with_datagrams(backend, sge):
         sender, other = datagram_ends(daemon, "ab")
         sender.post_sends([datagram(TO_PEER, sges=[sge] * SGES)], other)
         until(daemon, [sender], lambda: bool(sender.found))
-        assert [wc[1] for wc in sender.found] == [WCStatus.LOC_LEN_ERR] and sender.state == QPState.SQE and not messages
+        assert [wc[1] for wc in sender.found] == [WCStatus.LOC_LEN_ERR] and not messages
+        assert sender.query() == QPState.SQE
         sender.modify(QPState.RTS)
         sender.post_sends([datagram(TO_PEER, data=b"works")], other)
         _, (found,) = arrived(daemon, sender, [other])
@@ -391,7 +392,7 @@ def test_random_rings_of_datagrams_end_their_program_alone(served):
                                              for byte in ring.memory[at:])
                 bad.post_sends([datagram(TO_GROUP, data=rng.randbytes(8)), datagram(TO_SELF, data=b"y")], other)
                 daemon.turn()
-                bad.state
+                bad.query()
         except (Disconnected, Rejected):
             dropped += 1
         bad.close()
