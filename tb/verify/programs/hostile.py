@@ -23,12 +23,12 @@ from weft.driver.terms.enums import QPState, SendFlags, WCStatus, WROpcode
 from weft.tb.verify.programs.local import POLLED, left_over, local_daemon
 from weft.tb.verify.programs.raw_client import PAGE, SLOTS, VA, Disconnected, RawEnd, address_of
 
-REPORT_EVERY = 20_000
+REPORT_EVERY = 10_000
 COMMAND = ".venv/bin/python -m weft.tb.verify.programs.hostile {count} {seed}"
 BATCH = 8                      # most messages or ring entries at once
 TURNS = 4                      # of the daemon after new ring entries
 WORKS_EVERY = 100              # messages and entries between two tests of the other programs
-ODD = 0.01                     # chance of a random number or bit
+ODD = 0.004                    # chance of a random number or bit
 OPCODES, ATOMICS = list(WROpcode)[:7], (WROpcode.ATOMIC_CMP_AND_SWP, WROpcode.ATOMIC_FETCH_AND_ADD)
 GUARD = bytes(range(256)) * (PAGE // 256)
 GROWN_MAX = 16 << 20           # bytes that the daemon may gain: caches of Python, no objects of programs
@@ -122,7 +122,7 @@ class Talker:
     def attack(self, most):
         """Send up to ``most`` messages at once; return the numbers of those answered, refused, and dropped for."""
         found, rng, end = Counter(), self._rng, self.end
-        count = rng.randint(1, min(most, BATCH))
+        count = min(most, BATCH)
         try:
             if rng.random() < 0.1:
                 scramble(rng, end)
@@ -203,7 +203,7 @@ class Poster:
     def attack(self, most):
         """Fill up to ``most`` slots of the rings; return the numbers of entries and of the programs that ended."""
         rng, end, victim = self._rng, self.end, self.victim
-        found, count = Counter(), rng.randint(1, min(most, BATCH))
+        found, count = Counter(), min(most, BATCH)
         found["entries"] = count
         try:
             for _ in range(rng.randrange(BATCH // 2)):
@@ -214,7 +214,7 @@ class Poster:
                     end.sends.fill(request_by(rng, end, victim))
                 else:
                     end.receives.fill(receive_by(rng, end))
-            if rng.random() < 2 * ODD:
+            if rng.random() < 4 * ODD:
                 scramble(rng, end)
             end.ring_bell()
             for _ in range(TURNS):

@@ -117,6 +117,11 @@ def some_program(rng):
 
 # ------------------------------------------------------------------------------------------------------- execution
 
+def gid_of(group):
+    """Return the GID of a multicast group."""
+    return int.from_bytes(bytes(10) + b"\xff\xff" + group.to_bytes(4, "big"), "little")
+
+
 class End(oracle.End):
     """Program on one host with a UD QP and with one for markers."""
 
@@ -147,8 +152,7 @@ class End(oracle.End):
         self._connect(self.qp.handle, qkey, goal)
         self.known = goal
         for group in groups:
-            gid = int.from_bytes(bytes(10) + b"\xff\xff" + group.to_bytes(4, "big"), "little")
-            self.call(Opcode.ATTACH_MCAST, handle=self.qp.handle, gid=gid)
+            self.call(Opcode.ATTACH_MCAST, handle=self.qp.handle, gid=gid_of(group))
 
     @property
     def ip(self):

@@ -20,7 +20,7 @@ from weft.tb.app.serve.settings import Settings
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.sim.flow.system import tools_expected
 from weft.tb.test.driver.serve import datagram_oracle, oracle
-from weft.tb.test.driver.serve.datagram_oracle import GROUPS, QKEYS, TO_GROUP, TO_PEER, TO_SELF, Datagram
+from weft.tb.test.driver.serve.datagram_oracle import GROUPS, QKEYS, TO_GROUP, TO_PEER, TO_SELF, Datagram, gid_of
 from weft.tb.test.driver.serve.oracle import RECEIVED, SGES, Sge, until
 from weft.tb.verify.programs.figures import processor_ns
 from weft.tb.verify.programs.hostile import clean, pair, settle, works
@@ -324,7 +324,7 @@ def test_every_member_of_a_group_gets_a_copy(served):
         at = RECEIVED + GRH_BYTES
         assert end.mapping[at : at + 6] == b"to all"
         end.post_as_many([[Sge(RECEIVED, PAGE)]])
-    gid = int.from_bytes(bytes(10) + b"\xff\xff" + GROUPS[0].to_bytes(4, "big"), "little")
+    gid = gid_of(GROUPS[0])
     others[0].call(Opcode.DETACH_MCAST, handle=others[0].qp.handle, gid=gid)
     others[1].call(Opcode.DESTROY, kind=Kind.QP, handle=others[1].qp.handle)
     with pytest.raises(Rejected):
@@ -346,6 +346,29 @@ def test_a_datagram_to_itself_that_cannot_be_received_fails_its_qp_alone(backend
         until(daemon, [sender], lambda: len(sender.found) == 3)
         assert {wc[1] for wc in sender.found} == {WCStatus.LOC_PROT_ERR, WCStatus.WR_FLUSH_ERR}
         assert (sender.query(), other.query()) == (QPState.ERR, QPState.RTS) and not messages
+
+
+@pytest.mark.parametrize("backend", [PolledBackend, FunctionalBackend])
+def test_a_group_gets_a_datagram_whose_sender_cannot_receive_it(backend):
+    """The QP that sends fails as a member, before the copies of the others; its next requests are flushed."""
+    with local_daemon(backend_type=backend) as (daemon, messages):
+        ends = datagram_ends(daemon, "abb", GROUPS[:1])
+        sender, *others = ends
+        sender.reset(shared=False)
+        sender.begin(QKEYS[0], GROUPS[:1])
+        others[0].call(Opcode.DETACH_MCAST, handle=others[0].qp.handle, gid=gid_of(GROUPS[0]))
+        others[0].call(Opcode.ATTACH_MCAST, handle=others[0].qp.handle, gid=gid_of(GROUPS[0]))      # after the sender
+        sender.post_as_many([[Sge(RECEIVED, PAGE + GRH_BYTES, "foreign")]])
+        daemon.turn()
+        flags = int(SendFlags.SIGNALED | SendFlags.SOLICITED | SendFlags.INLINE)
+        first = Datagram(1, WROpcode.SEND_WITH_IMM, flags, [], TO_GROUP, QKEYS[0], 0x1234_5678, b"to all")
+        sender.post_sends([first, *[datagram(TO_PEER, data=b"flushed")] * 3], others[0])
+        until(daemon, ends, lambda: all(end.found for end in others) and len(sender.found) == 5)
+        for end in others:
+            (wc,) = end.found
+            assert wc[1:6] == (WCStatus.SUCCESS, 128, GRH_BYTES + 6, 0x1234_5678, 3) and not end.found[1:]
+            assert end.mapping[RECEIVED + GRH_BYTES :][:6] == b"to all"
+        assert sender.query() == QPState.ERR and not messages
 
 
 @pytest.mark.parametrize("backend", [PolledBackend, FunctionalBackend])
