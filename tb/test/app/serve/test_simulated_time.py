@@ -159,5 +159,5 @@ def test_random_doorbells_and_messages_do_not_affect_other_programs():
             end.close()
         settle(daemon, 0)
         assert not daemon.programs
-        found = fuzz(daemon, result, 200, rng)
+        found = fuzz(daemon, result, 200, rng).found
     assert found["answered"] and found["refused"], found

@@ -20,7 +20,7 @@ from weft.tb.app.serve.settings import Settings
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.sim.flow.system import tools_expected
 from weft.tb.test.driver.serve import datagram_oracle, oracle
-from weft.tb.test.driver.serve.datagram_oracle import GROUPS, QKEYS, TO_GROUP, TO_PEER, TO_SELF, Datagram
+from weft.tb.test.driver.serve.datagram_oracle import GROUPS, QKEYS, TO_GROUP, TO_PEER, TO_SELF, Datagram, gid_of
 from weft.tb.test.driver.serve.oracle import RECEIVED, SGES, Sge, until
 from weft.tb.verify.programs.figures import processor_ns
 from weft.tb.verify.programs.hostile import clean, pair, settle, works
@@ -95,8 +95,8 @@ def test_random_programs_see_the_same_on_functional_cards(kind):
     seed = drawn_seed()
     print("again:", kind.COMMAND.format(count=REQUESTS, seed=seed))
     statuses, executed, differences = oracle.check(REQUESTS, seed, kind.some_program)
-    assert not differences, differences[0]
-    assert executed > REQUESTS // 10 and {"SUCCESS", "WR_FLUSH_ERR"} < set(statuses)
+    assert not differences, differences
+    assert executed >= REQUESTS and {"SUCCESS", "WR_FLUSH_ERR"} < set(statuses)
 
 
 def test_the_oracle_notices_a_difference(monkeypatch):
@@ -107,13 +107,13 @@ def test_the_oracle_notices_a_difference(monkeypatch):
         outcome = real(*arguments)
         calls.append(outcome)
         if len(calls) == 1:
-            (found, _), *_ = outcome[0]
+            (found, _), *_ = outcome
             found[0][0].append("another completion")
         return outcome
 
     monkeypatch.setattr(oracle, "play", play)
     *_, differences = oracle.check(10, 1)
-    assert differences[0].startswith("program 0: round 0")
+    assert differences[1].startswith("round 0")
 
 
 @pytest.mark.parametrize(("name", "value"), [
@@ -323,7 +323,7 @@ def test_every_member_of_a_group_gets_a_copy(served):
         at = RECEIVED + GRH_BYTES
         assert end.mapping[at : at + 6] == b"to all"
         end.post_as_many([[Sge(RECEIVED, PAGE)]])
-    gid = int.from_bytes(bytes(10) + b"\xff\xff" + GROUPS[0].to_bytes(4, "big"), "little")
+    gid = gid_of(GROUPS[0])
     others[0].call(Opcode.DETACH_MCAST, handle=others[0].qp.handle, gid=gid)
     others[1].call(Opcode.DESTROY, kind=Kind.QP, handle=others[1].qp.handle)
     with pytest.raises(Rejected):
@@ -344,7 +344,30 @@ def test_a_datagram_to_itself_that_cannot_be_received_fails_its_qp_alone(backend
         sender.post_sends([datagram(TO_SELF, data=b"x")] * 2, other)
         until(daemon, [sender], lambda: len(sender.found) == 3)
         assert {wc[1] for wc in sender.found} == {WCStatus.LOC_PROT_ERR, WCStatus.WR_FLUSH_ERR}
-        assert (sender.state, other.state) == (QPState.ERR, QPState.RTS) and not messages
+        assert (sender.query(), other.query()) == (QPState.ERR, QPState.RTS) and not messages
+
+
+@pytest.mark.parametrize("backend", [PolledBackend, FunctionalBackend])
+def test_a_group_gets_a_datagram_whose_sender_cannot_receive_it(backend):
+    """The QP that sends fails as a member, before the copies of the others; its next requests are flushed."""
+    with local_daemon(backend_type=backend) as (daemon, messages):
+        ends = datagram_ends(daemon, "abb", GROUPS[:1])
+        sender, *others = ends
+        sender.reset(shared=False)
+        sender.begin(QKEYS[0], GROUPS[:1])
+        others[0].call(Opcode.DETACH_MCAST, handle=others[0].qp.handle, gid=gid_of(GROUPS[0]))
+        others[0].call(Opcode.ATTACH_MCAST, handle=others[0].qp.handle, gid=gid_of(GROUPS[0]))      # after the sender
+        sender.post_as_many([[Sge(RECEIVED, PAGE + GRH_BYTES, "foreign")]])
+        daemon.turn()
+        flags = int(SendFlags.SIGNALED | SendFlags.SOLICITED | SendFlags.INLINE)
+        first = Datagram(1, WROpcode.SEND_WITH_IMM, flags, [], TO_GROUP, QKEYS[0], 0x1234_5678, b"to all")
+        sender.post_sends([first, *[datagram(TO_PEER, data=b"flushed")] * 3], others[0])
+        until(daemon, ends, lambda: all(end.found for end in others) and len(sender.found) == 5)
+        for end in others:
+            (wc,) = end.found
+            assert wc[1:6] == (WCStatus.SUCCESS, 128, GRH_BYTES + 6, 0x1234_5678, 3) and not end.found[1:]
+            assert end.mapping[RECEIVED + GRH_BYTES :][:6] == b"to all"
+        assert sender.query() == QPState.ERR and not messages
 
 
 @pytest.mark.parametrize("backend", [PolledBackend, FunctionalBackend])
@@ -354,7 +377,8 @@ def test_no_sum_of_lengths_ends_a_program_with_datagrams(backend, sge):
         sender, other = datagram_ends(daemon, "ab")
         sender.post_sends([datagram(TO_PEER, sges=[sge] * SGES)], other)
         until(daemon, [sender], lambda: bool(sender.found))
-        assert [wc[1] for wc in sender.found] == [WCStatus.LOC_LEN_ERR] and sender.state == QPState.SQE and not messages
+        assert [wc[1] for wc in sender.found] == [WCStatus.LOC_LEN_ERR] and not messages
+        assert sender.query() == QPState.SQE
         sender.modify(QPState.RTS)
         sender.post_sends([datagram(TO_PEER, data=b"works")], other)
         _, (found,) = arrived(daemon, sender, [other])
@@ -390,7 +414,7 @@ def test_random_rings_of_datagrams_end_their_program_alone(served):
                                              for byte in ring.memory[at:])
                 bad.post_sends([datagram(TO_GROUP, data=rng.randbytes(8)), datagram(TO_SELF, data=b"y")], other)
                 daemon.turn()
-                bad.state
+                bad.query()
         except (Disconnected, Rejected):
             dropped += 1
         bad.close()
