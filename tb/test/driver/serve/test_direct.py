@@ -3,6 +3,7 @@
 import os
 import random
 import re
+import sys
 import threading
 import time
 from pathlib import Path
@@ -31,7 +32,7 @@ from weft.tb.verify.programs.run import PASSED, one
 from weft.tb.verify.programs.session import serving
 
 PORT, REQUESTS, IDLE_S, CORE = 23900, 600, 1, 0.05
-REGIONS = 200
+REGIONS, HELD, CALLS_REG, CALLS_DEREG = 200, 16, 115, 68
 FLUSHED = 500      # more than the thread flushes at once
 CHOSEN = ("ibv_rc_pingpong", "ibv_rc_pingpong -c -e", "ibv_srq_pingpong", "ib_write_bw -q 4", "ib_send_bw -e",
           "ib_read_bw", "ib_atomic_bw", "ib_write_lat", "ib_send_lat -e", "ib_send_lat -R", "rping", "fi_pingpong -c",
@@ -190,6 +191,26 @@ def _sleeps(thread):
     """Return how often a thread of this process went to sleep."""
     status = Path(f"/proc/self/task/{thread}/status").read_text()
     return int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)", status, re.MULTILINE)[1])
+
+
+def test_a_registration_takes_few_calls_of_functions(served, monkeypatch):
+    """Its time is that of the daemon's Python; the number of calls is the same on each machine."""
+    daemon, _ = served
+    (a, _), called, serve = pair(daemon), [], daemon._serve
+
+    def counted(client):
+        sys.setprofile(lambda _frame, event, _function: event.endswith("call") and called.append(event))
+        serve(client)
+        sys.setprofile(None)
+
+    keys = [a.register(a.shared, address_of(a.mapping), PAGE, a.pd) for _ in range(HELD)]
+    monkeypatch.setattr(daemon, "_serve", counted)
+    further = a.register(a.shared, address_of(a.mapping), PAGE, a.pd)
+    registered, called[:] = len(called), []
+    for each in (further, *keys):
+        a.call(Opcode.DESTROY, kind=Kind.MR, handle=each.handle)
+    assert 0 < registered <= CALLS_REG
+    assert 0 < len(called) / (1 + HELD) <= CALLS_DEREG
 
 
 def test_notices_without_end_do_not_stop_the_daemon(served, monkeypatch):
