@@ -6,7 +6,7 @@ import os
 import socket
 
 from ..ibverbs.messages import Kind
-from ..ibverbs.rings import ASYNC_EVENT, BELL
+from ..ibverbs.rings import ASYNC_EVENT, BELL, Doorbell
 from ..queue.command import CommandError
 from ..terms.enums import WCOpcode
 from ..terms.errors import InvalidValue, OutOfResources
@@ -309,7 +309,7 @@ class Client:
 
     def fall_asleep(self):
         """Request doorbells, because the daemon is about to sleep."""
-        self.bell[ASLEEP] = 1
+        self.bell[ASLEEP] = Doorbell.SENDS | Doorbell.RECEIVES
 
     @property
     def has_work(self):
