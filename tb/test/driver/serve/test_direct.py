@@ -3,6 +3,7 @@
 import os
 import random
 import re
+import sys
 import threading
 import time
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 from weft.driver.datagram.packet import GRH_BYTES
 from weft.driver.ibverbs.build import missing
 from weft.driver.ibverbs.messages import Kind, Opcode
-from weft.driver.ibverbs.rings import RECV_SLOT, SEND_SLOT, SGE_SLOT, WC_SLOT
+from weft.driver.ibverbs.rings import RECV_SLOT, SEND_SLOT, SGE_SLOT, WC_SLOT, Doorbell
+from weft.driver.serve.client import ASLEEP
 from weft.driver.terms.enums import QPAttrMask, QPState, QPType, SendFlags, SrqAttrMask, WCStatus, WROpcode
 from weft.model.settings import BadSetting
 from weft.tb.app.serve.functional import FunctionalBackend
@@ -29,8 +31,8 @@ from weft.tb.verify.programs.programs import PASSED, TABLE, missing_packages, on
 from weft.tb.verify.programs.raw_client import PAGE, VA, Disconnected, RawEnd, Rejected, Ring, address_of
 from weft.tb.verify.programs.session import serving
 
-PORT, REQUESTS, IDLE_S, CORE = 23900, 600, 1, 0.05
-REGIONS = 200
+PORT, REQUESTS, IDLE_S, CORE, END_S = 23900, 600, 1, 0.05, 60
+REGIONS, HELD, CALLS_REG, CALLS_DEREG = 200, 16, 115, 68
 FLUSHED = 500      # more than the thread flushes at once
 CHOSEN = ("ibv_rc_pingpong", "ibv_rc_pingpong -c -e", "ibv_srq_pingpong", "ib_write_bw -q 4", "ib_send_bw -e",
           "ib_read_bw", "ib_atomic_bw", "ib_write_lat", "ib_send_lat -e", "ib_send_lat -R", "rping", "fi_pingpong -c",
@@ -189,6 +191,54 @@ def _sleeps(thread):
     """Return how often a thread of this process went to sleep."""
     status = Path(f"/proc/self/task/{thread}/status").read_text()
     return int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)", status, re.MULTILINE)[1])
+
+
+def test_receive_requests_wake_the_thread_only_where_they_are_of_use(served):
+    """A message waits for one, or the QP is in ERR and flushes it; others stay in their ring until a message comes."""
+    daemon, _ = served
+    a, b = pair(daemon)
+    works(a, b)
+    bells, every = [client.bell for client in daemon.clients.values()], Doorbell.SENDS | Doorbell.RECEIVES
+
+    def sleeps(*posts):
+        limit = time.monotonic() + END_S
+        while [bell[ASLEEP] for bell in bells] != list(posts):
+            assert time.monotonic() < limit, [bell[ASLEEP] for bell in bells]
+            time.sleep(0.001)
+
+    def receive():
+        b.receives.fill(RECV_SLOT.pack(wr_id=5, num_sge=1) + SGE_SLOT.pack(addr=VA, length=PAGE, lkey=b.keys.lkey))
+        b.ring_bell()
+        return b.completion().status
+
+    sleeps(Doorbell.SENDS, Doorbell.SENDS)
+    a.write(b, opcode=WROpcode.SEND)
+    sleeps(every, every)
+    assert receive() == WCStatus.SUCCESS == a.completion().status
+    sleeps(Doorbell.SENDS, Doorbell.SENDS)
+    b.call(Opcode.MODIFY_QP, handle=b.qp.handle, mask=QPAttrMask.STATE, qp_state=QPState.ERR)
+    sleeps(Doorbell.SENDS, every)
+    assert receive() == WCStatus.WR_FLUSH_ERR
+
+
+def test_a_registration_takes_few_calls_of_functions(served, monkeypatch):
+    """Its time is that of the daemon's Python; the number of calls is the same on each machine."""
+    daemon, _ = served
+    (a, _), called, serve = pair(daemon), [], daemon._serve
+
+    def counted(client):
+        sys.setprofile(lambda _frame, event, _function: event.endswith("call") and called.append(event))
+        serve(client)
+        sys.setprofile(None)
+
+    keys = [a.register(a.shared, address_of(a.mapping), PAGE, a.pd) for _ in range(HELD)]
+    monkeypatch.setattr(daemon, "_serve", counted)
+    further = a.register(a.shared, address_of(a.mapping), PAGE, a.pd)
+    registered, called[:] = len(called), []
+    for each in (further, *keys):
+        a.call(Opcode.DESTROY, kind=Kind.MR, handle=each.handle)
+    assert 0 < registered <= CALLS_REG
+    assert 0 < len(called) / (1 + HELD) <= CALLS_DEREG
 
 
 def test_notices_without_end_do_not_stop_the_daemon(served, monkeypatch):
