@@ -7,6 +7,7 @@ the beginning of a test's name below ``tb/test``.
 # Tests that simulate, elaborate or prove RTL. The simulator refuses to start for other tests in `make check`.
 RTL = """
 app/job
+app/machine/test_rtl.py
 app/perf/test_perf.py::test_model_and_rtl_agree
 app/serve/test_link.py::test_the_third_acknowledgement_is_dropped_exactly_once[rtl]
 app/serve/test_page.py

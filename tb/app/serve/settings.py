@@ -17,6 +17,7 @@ from weft.tb.app.serve.environment import FOLDER
 WITHOUT_HARDWARE = ("direct", "functional", "model", "rtl")
 BACKENDS, TIMES = (*WITHOUT_HARDWARE, "pci"), ("wall", "sim")
 HOST, HOSTS_MAX, RTL_HOSTS = re.compile(r"[a-z][a-z0-9_-]{0,30}"), 200, 2
+RTL_HOSTS_WANTED = f"the RTL has {RTL_HOSTS} cards, and needs as many hosts"
 DELAY_US, REORDER_FRAMES, SCHEDULE_BYTES_MAX = 1.0, 8, 1 << 16
 UDP, PORT_MAX = re.compile(r"udp:([^:]+):(\d+)(?::(\d+))?", re.ASCII), 0xFFFF
 
@@ -156,7 +157,7 @@ class Settings(HostSettings):
         if self.first > (most := HOSTS_MAX + 1 - len(self.hosts)):
             raise BadSetting("first", self.first, f"it must be a whole number from 1 to {most}")
         if self.backend == "rtl" and len(self.hosts) != RTL_HOSTS:
-            raise BadSetting("hosts", ",".join(self.hosts), f"the RTL has {RTL_HOSTS} cards, and needs as many hosts")
+            raise BadSetting("hosts", ",".join(self.hosts), RTL_HOSTS_WANTED)
 
     def _check_pci(self) -> None:
         if self.backend != "pci":

@@ -87,7 +87,7 @@ class TwoCards:
         env.finish()
     """
 
-    device_type = CardDevice
+    device_type, host_type = CardDevice, Host
 
     def __init__(self, dut, config=None, seed=0):
         self.dut, self.config, self.seed = dut, config or EnvConfig(), seed
@@ -106,7 +106,7 @@ class TwoCards:
                                  f"{self.seed}/{direction}", *self._captures.taps(direction))
             # A host begins before its hard block, so that in each cycle both act in this order.
             self.sides[name] = Side(
-                name, Host(config.host, rng),
+                name, self.host_type(config.host, rng),
                 HardBlock(dut, f"{name}_", ticker, config.vectors, straddle=config.straddle),
                 MacTx(Bus(dut, f"{name}_m_axis_tx", mac_ticker), link.send),
                 MacRx(Bus(dut, f"{name}_s_axis_rx", mac_ticker)), link)
