@@ -12,13 +12,13 @@ from weft.driver.vfio_user.endpoint import Endpoint
 from weft.hdl.contract import params
 from weft.hdl.contract.pci import card_function
 from weft.model.card.card import TimedCard
+from weft.model.fabric.frame.header import is_group
 from weft.model.functional.card import FunctionalCard
 from weft.model.impairments import Frame
 from weft.model.link import Link
 from weft.model.loop import EventLoop
 from weft.tb.app.machine.settings import MachineSettings
 from weft.tb.app.serve.functional import REST_S, sentence_of
-from weft.tb.app.serve.switch import is_group
 from weft.tb.app.serve.wall_clock import WallClock
 
 CARDS: dict[str, type[FunctionalCard]] = {"functional": FunctionalCard, "model": TimedCard}
