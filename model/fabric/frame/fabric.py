@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...impairments import Frame, FrameKind, frame_kind
+from ...impairments import CONTROL_KINDS, Frame, FrameKind, frame_kind
 from ...settings import BadSettings
 from ..description import Fabric
 from ..forwarding import ADDRESS, admits, mark_chance, spread, tuple_hash
@@ -50,6 +50,8 @@ class FrameFabric:
         By number of a node: packets without a path to their destination, largest use of the buffer in bytes.
     paths
         Delivered packets by path, of numbers of nodes; :data:`OTHER_PATHS` for those beyond :data:`PATHS_MAX`.
+    delivered_data
+        Delivered packets with data, with retransmissions.
     destroyed
         Packets that did not arrive, by kind.
 
@@ -75,7 +77,7 @@ class FrameFabric:
         self.no_path, self.used_peak = [0] * len(number), [0] * len(number)
         self.paths: Counter[tuple[int, ...]] = Counter()
         self.destroyed: Counter[FrameKind] = Counter()
-        self.in_flight = 0
+        self.in_flight = self.delivered_data = 0
         self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._number, self._now, self._began = 0, 0.0, False
         self._arrived: list[tuple[int, bytes]] = []
@@ -190,6 +192,7 @@ class FrameFabric:
             self.paths[path if path in self.paths or len(self.paths) < PATHS_MAX else OTHER_PATHS] += 1
             self.in_flight -= 1
             if packet.frame is not None:
+                self.delivered_data += packet.kind not in CONTROL_KINDS
                 self._arrived.append((node, packet.frame))
 
     def _forward(self, node: int, packet: Packet) -> None:

@@ -2,10 +2,19 @@
 
 import math
 from collections.abc import Callable
+from typing import Any, Protocol
 
 from ...impairments import Frame
-from ...loop import EventLoop
 from .fabric import FrameFabric
+
+
+class Clock(Protocol):
+    """Simulated time, as an :class:`~weft.model.loop.EventLoop` or a simulator has it."""
+
+    @property
+    def now_ns(self) -> float: ...
+
+    def call_at(self, time_ns: float, function: Callable[..., object], *args: Any) -> None: ...
 
 
 class LoopFabric:
@@ -18,7 +27,7 @@ class LoopFabric:
         Receiver of the frames.
     """
 
-    def __init__(self, loop: EventLoop, fabric: FrameFabric, deliver: Callable[[int, Frame], object]) -> None:
+    def __init__(self, loop: Clock, fabric: FrameFabric, deliver: Callable[[int, Frame], object]) -> None:
         self.fabric, self._loop, self._deliver, self._due = fabric, loop, deliver, math.inf
 
     def send(self, host: int, frame: Frame) -> None:
@@ -36,6 +45,6 @@ class LoopFabric:
         if due != self._due:        # an earlier event came between
             return
         self._due = math.inf
-        for host, frame in self.fabric.advance(self._loop.now_ns):
+        for host, frame in self.fabric.advance(max(due, self._loop.now_ns)):
             self._deliver(host, frame)
         self._arrange()

@@ -24,9 +24,8 @@ def report(fabric: FrameFabric) -> dict[str, Any]:
         "destroyed": {kind.value: count for kind, count in sorted(fabric.destroyed.items())}}
 
 
-def sentences(fabric: FrameFabric) -> Iterator[str]:
-    """Yield a sentence about each port that sent or dropped packets, and about each switch and path."""
-    found = report(fabric)
+def sentences(found: dict[str, Any]) -> Iterator[str]:
+    """Yield a sentence about each port of a report that sent or dropped packets, and about each switch and path."""
     for name, port in found["ports"].items():
         if port["sent"] or sum(port["dropped"].values()) or port["cut"]:
             yield (f"port {name}: {port['sent']} packets sent, {port['queued'][CONTROL]} of them control; "

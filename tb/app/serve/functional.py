@@ -12,7 +12,7 @@ from weft.driver.verbs.device_list import add_device, remove_device
 from weft.model.fabric.description import Fabric
 from weft.model.fabric.frame.fabric import FrameFabric
 from weft.model.fabric.frame.on_loop import LoopFabric
-from weft.model.fabric.frame.report import sentences
+from weft.model.fabric.frame.report import report, sentences
 from weft.model.functional.host import FunctionalDevice
 from weft.model.impairments import FrameKind, LinkCounters
 from weft.model.link import Link, LinkBase, LinkConfig
@@ -80,7 +80,7 @@ class CardBackend(ServeBackend):
         for name, link in self.links.items():
             yield sentence_of(name, link.counters)
         if self.fabric is not None:
-            yield from sentences(self.fabric)
+            yield from sentences(report(self.fabric))
 
     def close(self) -> None:
         """Stop the cards."""

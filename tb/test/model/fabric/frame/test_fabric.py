@@ -206,7 +206,7 @@ def test_sentences_have_the_counters():
     for n in range(20):
         fabric.send(n % 2, frame(n % 2, 2, psn=n), 0.0)
     arrivals(fabric)
-    text = "\n".join(sentences(fabric))
+    text = "\n".join(sentences(report(fabric)))
     dropped = port(fabric, "s to h2")["dropped"]["data"]
     assert dropped > 0 and f"{dropped} dropped" in text and "path h0 s h2" in text and "switch s: at most" in text
 
