@@ -30,6 +30,8 @@ HOSTS = "abc"
 class Links:
     """Back end without cards; ``arrived`` has the PSNs that passed, by host that sends."""
 
+    fabric = None
+
     def __init__(self, settings):
         self.seed, self.loop = settings.seed, EventLoop()
         self.arrived = {host: [] for host in settings.hosts}
