@@ -1,9 +1,9 @@
 """Hostile programs: ``python -m weft.tb.verify.programs.hostile [COUNT] [SEED] [BACKEND]``.
 
 A talker sends random messages, several at once. A poster writes random requests and numbers into its rings; it is
-connected to a victim on the other host. Two other programs exchange data meanwhile. ``COUNT`` messages and ring entries
-must leave the daemon alive, the data of the others right, no byte changed outside of regions, and no descriptor,
-mapping or memory behind.
+connected to a victim on the other host. Two other programs exchange data meanwhile. ``COUNT`` messages and ring
+entries must leave the daemon alive and the data of the others right. No byte outside of regions changes, and the
+daemon keeps no descriptor, mapping or memory.
 """
 
 import gc
@@ -257,7 +257,7 @@ def full_or_failed(end):
 
 @dataclass
 class Held:
-    """What this process has, in which the daemon is: open files, mappings of rings and bells, and memory."""
+    """Resources of this process, which the daemon runs in: open files, mappings of rings and bells, and memory."""
 
     descriptors: int
     mappings: int

@@ -69,7 +69,7 @@ def lose_the_first(sender, now):
     lambda sender, now: None, lambda sender, now: sender.on_ack(PSN - 1, 0, now), lose_the_first],
     ids=["nothing", "acknowledgement", "loss"])
 def test_rnr_retry_counts_answers_to_probes_and_seven_never_ends(first):
-    """``first``: what else the answer to a probe has, in front of the RNR NAK."""
+    """``first`` precedes the RNR NAK in the answer to each probe."""
     for retries, end in ((2, 3), (7, None)):
         sender, answers = make_sender(rnr_retry=retries), 0
         while sender.failed is None and answers < 2_000:
