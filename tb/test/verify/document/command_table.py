@@ -31,8 +31,13 @@ WEFT = {
                       "verify/calibrate/test_calibrate.py::test_command_shows_both_and_stores_the_figures has two",
     "weft conformance": "no test of four back ends in one run; "
                         "verify/conformance/test_suite.py::test_every_case_passes runs two of them, "
-                        "verify/conformance/test_suite.py::test_every_case_passes_on_the_timing_model the third",
+                        "verify/conformance/test_suite.py::test_every_case_passes_on_the_timing_model the third, "
+                        "verify/conformance/test_suite.py::test_some_cases_pass_on_the_rtl cases on the fourth",
     "weft conformance --backend direct --only": SMALL,
+    **dict.fromkeys(("weft conformance --backend direct", "weft conformance --backend functional"),
+                    "verify/conformance/test_suite.py::test_every_case_passes"),
+    "weft conformance --backend model": "verify/conformance/test_suite.py::test_every_case_passes_on_the_timing_model",
+    "weft conformance --backend rtl": "verify/conformance/test_suite.py::test_some_cases_pass_on_the_rtl",
     "weft conformance --device": "verify/document/test_small_commands.py::test_conformance_of_a_device",
     "weft conformance --list": SMALL,
     "weft counters": "app/device/test_tools.py::test_counters_of_a_short_run",
