@@ -8,6 +8,7 @@ from typing import Any
 from weft.driver.vfio_user.card_function import CardFunction, Incarnation
 from weft.hdl.contract.pci import PciFunction
 from weft.model.card.card import TimedCard
+from weft.model.fabric.frame.header import is_group
 from weft.model.functional.card import FunctionalCard
 from weft.model.impairments import Frame
 from weft.model.link import Link
@@ -15,7 +16,6 @@ from weft.model.loop import EventLoop
 from weft.tb.app.machine.endpoints import Endpoints
 from weft.tb.app.machine.settings import MachineSettings
 from weft.tb.app.serve.functional import REST_S
-from weft.tb.app.serve.switch import is_group
 from weft.tb.app.serve.wall_clock import WallClock
 
 CARDS: dict[str, type[FunctionalCard]] = {"functional": FunctionalCard, "model": TimedCard}

@@ -58,12 +58,24 @@ def test_sender_waits_for_the_rnr_timer(code):
     assert 150 + units[code] * 10_000 <= sender.deadline <= 150 + units[code] * 11_250
 
 
-def test_rnr_retry_counts_answers_to_probes_and_seven_never_ends():
+def lose_the_first(sender, now):
+    """Report the loss of the oldest packet, and send it again."""
+    sender.on_loss_report(loss_report(sender.expected_rsn, (sender.queue.una, 1)), now)
+    sender.next_retransmission()
+    sender.on_transmitted(now, again=True)
+
+
+@pytest.mark.parametrize("first", [
+    lambda sender, now: None, lambda sender, now: sender.on_ack(PSN - 1, 0, now), lose_the_first],
+    ids=["nothing", "acknowledgement", "loss"])
+def test_rnr_retry_counts_answers_to_probes_and_seven_never_ends(first):
+    """``first`` precedes the RNR NAK in the answer to each probe."""
     for retries, end in ((2, 3), (7, None)):
         sender, answers = make_sender(rnr_retry=retries), 0
-        while sender.failed is None and answers < 20_000:
+        while sender.failed is None and answers < 2_000:
             sender.poll(sender.deadline)
             answers += 1
+            first(sender, sender.deadline)
             for _ in range(2):                                   # each of them arrives twice
                 sender.on_ack(PSN, 0x21, sender.deadline)
                 if sender.failed is not None:
