@@ -36,13 +36,20 @@ def reset_card(device: Device) -> None:
     """
     write_register(device, "control", CONTROL_RESET)
     write_register(device, "control", 0)
-    deadline = device.now_ns() + RESET_TIMEOUT_NS
-    while not (status := read_register(device, "status")) & STATUS_RESET_DONE:
-        if device.now_ns() > deadline:
-            raise TimeoutError("the card does not come out of reset")
-        device.wait(RESET_POLL_NS)
+    status = _wait_for(device, STATUS_RESET_DONE)
+    if not status & STATUS_RESET_DONE:
+        raise TimeoutError("the card does not come out of reset")
     if status == ALL_ONES:
         raise DeviceFatal(GONE)
+
+
+def _wait_for(device: Device, bit: int) -> int:
+    """Wait for a bit of the register ``status``, at most :data:`RESET_TIMEOUT_NS`; return the register."""
+    deadline, late = device.now_ns() + RESET_TIMEOUT_NS, False
+    while not (status := read_register(device, "status")) & bit and not late:
+        device.wait(RESET_POLL_NS)
+        late = device.now_ns() > deadline       # before the last look: in between, the process may stand still
+    return status
 
 
 def set_registers(device: Device, config: CardSettings, capabilities: Capabilities, *, status_block: int) -> None:
@@ -70,12 +77,8 @@ def come_to_rest(device: Device) -> None:
     TimeoutError
         If it does not come out of reset either.
     """
-    deadline = device.now_ns() + RESET_TIMEOUT_NS
-    while not read_register(device, "status") & STATUS_IDLE:
-        if device.now_ns() > deadline:
-            reset_card(device)
-            return
-        device.wait(RESET_POLL_NS)
+    if not _wait_for(device, STATUS_IDLE) & STATUS_IDLE:
+        reset_card(device)
 
 
 def enable_card(device: Device) -> None:

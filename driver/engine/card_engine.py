@@ -365,12 +365,12 @@ class CardEngine:
         deadline = None if timeout_ns is None else self.device.now_ns() + timeout_ns
         with self.lock:
             while True:
+                now = self.device.now_ns()      # before the look: in between, the process may stand still
                 busy = self.progress()
                 if condition():
                     return
                 if self.fatal is not None:
                     raise DeviceFatal(self.fatal)
-                now = self.device.now_ns()
                 if deadline is not None and now >= deadline:
                     raise TimedOut(f"nothing came within {timeout_ns} ns")
                 if not busy:
@@ -422,8 +422,15 @@ class CardEngine:
         except QueueFull:
             self.counts["arp_frames_dropped"] += 1
 
-    def drain_transmit(self, qp, timeout_ns=100_000_000):
-        """Wait until no descriptor of ``qp`` is in the card, and its peer can access no memory of its operations."""
+    def drain_transmit(self, qp):
+        """Wait until no descriptor of ``qp`` is in the card, and its peer can access no memory of its operations.
+
+        Raises
+        ------
+        TimeoutError
+            If that lasts longer than the response to a command may.
+        """
+        timeout_ns = self.config.command_timeout_ns
         qp.leaving = True
         qp.operations.abandon()
         if qp.sender is not None:

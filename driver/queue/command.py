@@ -252,10 +252,11 @@ class CommandQueue:
         """
         deadline = self.device.now_ns() + self.timeout_ns
         while pending.response is None and not pending.forgotten:
+            late = self.device.now_ns() >= deadline     # before the look: in between, the process may stand still
             self.drain()
             if self.progress():
                 continue
-            if self.device.now_ns() >= deadline:
+            if late:
                 raise CommandTimeout(pending, self.timeout_ns)
             self.responses.arm()
             self.pause(self.POLL_NS)

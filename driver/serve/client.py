@@ -142,6 +142,7 @@ class Client:
             self.async_events = EventPipe(self)
             undo.pop_all()
         self.objects, self._charges = {kind: {} for kind in Kind}, {}
+        self._memories = []     # of a closed client
         self.qps = {}           # by number
         self.new_regions = []   # of calls since the last `install`
         self._handles, self._posted = 0, 0
@@ -331,7 +332,13 @@ class Client:
             os.preadv(self.doorbell, [bytearray(8)], -1, os.RWF_NOWAIT)
 
     def close(self):
-        """Free all resources of a program that is gone or dropped."""
+        """Free all resources of a program that is gone or dropped.
+
+        Raises
+        ------
+        CommandError, CommandTimeout, DeviceFatal, TimeoutError
+            If the card does not confirm that it uses none: :meth:`free` may be repeated.
+        """
         objects, self.objects, self._charges = self.objects, {kind: {} for kind in Kind}, {}
         with contextlib.ExitStack() as ends:      # each is done, whatever another one raises; the last one first
             for file in (self.doorbell, self._wake):
@@ -339,17 +346,35 @@ class Client:
             for owned in (self.wake, self.bell_file, self._bell_mapping):
                 ends.callback(owned.close)
             ends.callback(self.bell.release)
-            ends.callback(self.account.close)
+            ends.callback(self._close_account)
             for owned in (*objects[Kind.CHANNEL].values(), self.async_events):
                 ends.callback(owned.close)
-            ends.callback(self._release_card, objects[Kind.MEMORY].values())
+            self._memories = list(objects[Kind.MEMORY].values())
+            ends.callback(self._release_card)
             for owned in (*objects[Kind.CM_CHANNEL].values(), self.socket):
                 ends.callback(owned.close)
 
-    def _release_card(self, files):
+    def free(self):
+        """Free the resources that the card did not confirm at :meth:`close`.
+
+        Raises
+        ------
+        CommandError, CommandTimeout, DeviceFatal, TimeoutError
+            As there.
+        """
+        self._release_card()
+        self._close_account()
+
+    def _close_account(self):
+        """End the account, unless the card still has resources that it pays for."""
+        if self.context is None or not self.context.open:
+            self.account.close()
+
+    def _release_card(self):
         """Close the context, then free the memory of the program: without the former the card may still use it."""
         if self.context is not None:
             self.context.close()
-        for file in files:
+        while self._memories:
+            file = self._memories.pop()
             file.users = 0
             file.close()

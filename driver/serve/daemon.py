@@ -24,7 +24,7 @@ from ..ibverbs.messages import (
 )
 from ..queue.command import CommandError, CommandTimeout
 from ..terms.errors import OutOfResources, PyverbsRDMAError
-from ..verbs.context import Context
+from ..verbs.context import UNCONFIRMED, Context
 from ..verbs.device_list import open_card
 from . import calls, connection_calls
 from .client import Client
@@ -39,6 +39,7 @@ ERRORS = ((MemoryError, errno.ENOMEM), (NotImplementedError, errno.EOPNOTSUPP), 
           (TypeError, errno.EINVAL), (OSError, errno.ENOMEM))     # last entry: no mapping or descriptor is left
 CALLS = calls.CALLS | connection_calls.CALLS
 CALLS_NS = 1_000_000     # longest time in which calls delay other work
+AGAIN_S = 1              # interval of attempts to free what a card has not confirmed: each takes as long as a command
 PAUSE_NS = 30_000        # longest pause between two calls of a program that makes one after the other
 _TAKING = frozenset({Opcode.RESIZE_CQ, Opcode.MODIFY_SRQ, Opcode.MODIFY_QP})     # calls that take posted requests
 _OK = ANSWER.pack()
@@ -131,6 +132,7 @@ class Daemon:
         self.backend, self.report, backend.failed = backend, report, self._card_failed
         self.account = Account(of_this_process() if most is None else most)
         self.clients, self._listeners, self._watched, self.contained = {}, {}, {}, 0
+        self._unconfirmed, self._again_s = [], 0.0     # dropped clients whose resources a card may use; next attempt
         self._accesses = Accesses()
         self._poll = select.epoll()
         self.paths, self._sysfs = {}, {}
@@ -166,6 +168,8 @@ class Daemon:
         busy = self._calls(0)
         if self._called:
             self._further_calls()
+        if self._unconfirmed and time.monotonic() >= self._again_s:
+            self._free_again()
         self._install()
         for client in list(self.clients.values()):
             busy |= self._with(client, client.take_work)
@@ -205,7 +209,8 @@ class Daemon:
             client.fall_asleep()
         fence()
         if not any(client.has_work for client in clients):
-            self._calls(self.backend.rest_s())
+            rest_s = self.backend.rest_s()
+            self._calls(AGAIN_S if self._unconfirmed and (rest_s is None or rest_s > AGAIN_S) else rest_s)
         for client in clients:
             if client.socket.fileno() in self.clients:
                 client.wake_up()
@@ -254,9 +259,24 @@ class Daemon:
             self._poll.unregister(file)
         try:
             client.close()
+        except UNCONFIRMED as problem:
+            self.report(f"resources of a program on {client.name} are not free until its card answers, or is reset: "
+                        f"{problem}")
+            self._unconfirmed.append(client)
+            self._again_s = time.monotonic() + AGAIN_S
         except Exception as problem:
             self.contained += 1
             self.report(f"resources of a program on {client.name} were not freed: {problem!r}")
+
+    def _free_again(self):
+        """Try again to free resources that a card has not confirmed."""
+        waiting, self._unconfirmed = self._unconfirmed, []
+        for client in waiting:
+            try:
+                client.free()
+            except UNCONFIRMED:
+                self._unconfirmed.append(client)
+        self._again_s = time.monotonic() + AGAIN_S
 
     def _further_calls(self):
         """Answer the calls that follow shortly, such as registrations, before the round that any call costs."""
@@ -331,9 +351,10 @@ class Daemon:
         return _OK + _WRITERS[opcode](values), out
 
     def close(self):
-        """Drop all programs."""
+        """Drop all programs. What a card does not confirm even now is freed when the back end resets that card."""
         for client in list(self.clients.values()):
             self.drop(client)
+        self._free_again()
         for listener, host in self._listeners.values():
             listener.close()
             with contextlib.suppress(FileNotFoundError):

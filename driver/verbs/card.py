@@ -159,7 +159,7 @@ class Card:
         self.check_open()
         reset_card(self.device)
         self.engine.forget()
-        self._release_kept()
+        self.release_kept()
         self._start()
         self.knitting.extents.announce_again()
         self._knit()
@@ -199,7 +199,8 @@ class Card:
         """
         return Lending(self.kept)
 
-    def _release_kept(self) -> None:
+    def release_kept(self) -> None:
+        """Free what unanswered commands named, after a reset."""
         while self.kept:
             self.kept.pop()()
 
@@ -250,5 +251,4 @@ class Card:
         self.engine.close()
         self.knitting.extents.close()
         self.page_writer.close()
-        self._release_kept()
         self.device.release(self)

@@ -37,7 +37,7 @@ def end_all(context: "Context") -> None:
     context.engine.time_wait.end()
     context.run_until(lambda: not context.transmitting and not context.knitting.changing, context.commands.timeout_ns)
     if context.kept:
-        raise TimedOut("the card never answered a command")
+        raise TimedOut("the card never answered a command")        # of this context, or of one that is leaving
 
 
 def abandon_all(context: "Context") -> None:
@@ -51,6 +51,12 @@ def abandon_all(context: "Context") -> None:
     with contextlib.suppress(DeviceFatal):      # a card that is gone accesses no memory
         reset_card(context.device)
     context.engine.forget()
+    context.card.release_kept()
+    forget_mine(context)
+
+
+def forget_mine(context: "Context") -> None:
+    """Destroy all objects of one context after a reset of its card, which has none of them any more."""
     for pd in list(context.pds):
         for mr in list(pd.mrs):
             mr.forget()

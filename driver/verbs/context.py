@@ -30,7 +30,7 @@ from ..terms.checks import instance
 from ..terms.closing import Closing
 from ..terms.errors import InvalidValue, PyverbsUserError
 from .card import Card, Lending
-from .closing_order import abandon_all, end_all, end_mine
+from .closing_order import abandon_all, end_all, end_mine, forget_mine
 from .config import ContextConfig
 from .device_list import open_card
 from .events import AsyncEvent
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 TURN_S = 1e-5           # time for which the progress thread releases the lock, so that other threads can take it
 IDLE_NS = 1_000_000     # longest wait of the progress thread
+UNCONFIRMED = CommandError, CommandTimeout, DeviceFatal, TimeoutError     # the card does not confirm an end
 __all__ = ["Context", "ContextConfig", "DeviceFatal", "IncompatibleCard"]
 
 
@@ -73,6 +74,8 @@ class Context(Queries, Closing):
         are those of its engine.
     pds, cqs, channels : dict
         Objects of the context as keys, oldest first.
+    leaving : bool
+        The card has not confirmed the end of the context. Its reset, or that of the last other context, completes it.
     async_events : deque of AsyncEvent
 
     Raises
@@ -129,6 +132,7 @@ class Context(Queries, Closing):
         self.cqs: dict[CQ, None] = {}
         self.channels: dict[CompChannel, None] = {}
         self.async_events: collections.deque[AsyncEvent] = collections.deque()
+        self.leaving = False
         self.card.contexts[self] = None
         self._thread: threading.Thread | None = None
 
@@ -227,8 +231,8 @@ class Context(Queries, Closing):
         ------
         TimeoutError
             If the card does not come out of reset: it may still use all of its memory, and nothing is freed.
-        CommandError, CommandTimeout
-            If a card that other contexts use does not answer. The call may be repeated.
+        CommandError, CommandTimeout, DeviceFatal, TimeoutError
+            If a card that other contexts use does not answer: see :attr:`leaving`. The call may be repeated.
         """
         with self.lock:
             if self.open:
@@ -237,12 +241,28 @@ class Context(Queries, Closing):
             self._thread.join()
 
     def _close(self) -> None:
-        if len(self.card.contexts) > 1:
-            end_mine(self)
+        if any(not other.leaving for other in self.card.contexts if other is not self):
+            self._leave()
         else:
             try:
                 end_all(self)
-            except (CommandError, CommandTimeout, DeviceFatal, TimeoutError):
+            except UNCONFIRMED:
                 abandon_all(self)
             self.card.stop()
+        del self.card.contexts[self]
+
+    def _leave(self) -> None:
+        """Destroy all objects of the context, now or at a reset of the card."""
+        try:
+            end_mine(self)
+        except UNCONFIRMED:
+            if not self.leaving:
+                self.leaving = True
+                self.card.kept.append(self._forget)
+            raise
+        if self.leaving:
+            self.card.kept.remove(self._forget)
+
+    def _forget(self) -> None:
+        forget_mine(self)
         del self.card.contexts[self]

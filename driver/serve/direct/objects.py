@@ -396,9 +396,9 @@ class DirectClient(Client):
     def wake_up(self):
         """Do nothing, as :meth:`fall_asleep`."""
 
-    def _release_card(self, files):
+    def _release_card(self):
         try:
-            super()._release_card(files)
+            super()._release_card()
         finally:
             self.engine.objects.pop(self._tag, None)
             if self.address:

@@ -33,7 +33,8 @@ def serve_here(settings: Settings, report: Callable[[str], None], ended: object)
     if settings.cards == "pci":
         users = frozenset(pwd.getpwnam(name).pw_uid for name in settings.users)
         serve(PciBackend(settings.hosts, settings.device, delay_ns=settings.delay_ns, first=settings.first,
-                         users=users), settings, report, ended)
+                         users=users, command_timeout_ns=round(settings.command_timeout_ms * 1_000_000)),
+              settings, report, ended)
         return
     backend = BACKENDS[settings.cards, settings.time](
         settings.hosts, delay_ns=settings.path_ns, seed=settings.seed, preset=settings.card,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from weft.driver.pci.sysfs import ADDRESS
+from weft.driver.verbs.config import ContextConfig
 from weft.model.fabric.description import Fabric
 from weft.model.fabric.frame.fabric import check_cards
 from weft.model.fabric.named import NAMES, of_cards
@@ -21,6 +22,7 @@ WITHOUT_HARDWARE = ("direct", "functional", "model", "rtl")
 BACKENDS, TIMES = (*WITHOUT_HARDWARE, "pci"), ("wall", "sim")
 HOST, HOSTS_MAX, RTL_HOSTS = re.compile(r"[a-z][a-z0-9_-]{0,30}"), 200, 2
 RTL_HOSTS_WANTED = f"the RTL has {RTL_HOSTS} cards, and needs as many hosts"
+COMMAND_TIMEOUT_MS = ContextConfig.command_timeout_ns / 1e6
 DELAY_US, REORDER_FRAMES, SCHEDULE_BYTES_MAX = 1.0, 8, 1 << 16
 UDP, PORT_MAX = re.compile(r"udp:([^:]+):(\d+)(?::(\d+))?", re.ASCII), 0xFFFF
 
@@ -140,6 +142,9 @@ class Settings(HostSettings):
     users: Annotated[Sequence[str], Setting("Users, besides that of the daemon and root, whose programs may map memory "
                                             "for the cards of back end pci.", read=_users, metavar="NAMES",
                                             default_text="none")] = ()
+    command_timeout_ms: Annotated[float, Setting(
+        "Longest wait for a response of a card of back end pci. A simulated card of a virtual machine on a loaded host "
+        "needs more.", unit="milliseconds", least=1, most=600_000)] = COMMAND_TIMEOUT_MS
     time: Annotated[str, Setting("Clock of the programs: the one on the wall, or that of the cards.",
                                  choices=TIMES)] = "wall"
     preset: Annotated[str | None, Setting("Size of the cards.", choices=PRESET.choices,
@@ -200,6 +205,8 @@ class Settings(HostSettings):
             for name in ("device", "users"):
                 if getattr(self, name):
                     raise BadSetting(name, ",".join(getattr(self, name)), "it needs --backend pci")
+            if self.command_timeout_ms != COMMAND_TIMEOUT_MS:
+                raise BadSetting("command_timeout_ms", self.command_timeout_ms, "it needs --backend pci")
             return
         if not self.device:
             raise BadSetting("backend", "pci", "it needs --device with the address of a card; `weft devices` lists "

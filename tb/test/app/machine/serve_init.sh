@@ -16,8 +16,9 @@ for d in /sys/bus/pci/devices/*; do
   cards=$cards${cards:+,}$card
 done
 python3.11 /weft/serve_program.py devices | $b sed 's/^/= card /'
+$b dmesg -n 1       # a message of the kernel on the console would be in the middle of a line
 umask 0
-python3.11 /weft/serve_program.py --backend pci --device $cards --delay-us 50000 --folder /tmp/hosts > /tmp/serve 2>&1 &
+python3.11 /weft/serve_program.py --backend pci --device $cards --delay-us 50000 --command-timeout-ms 100000 --folder /tmp/hosts > /tmp/serve 2>&1 &
 daemon=$!
 until [ -S /tmp/hosts/b.sock ] || ! kill -0 $daemon; do $b usleep 50000; done
 

@@ -49,11 +49,11 @@ def run(tmp_path):
         for _ in range(2):
             machine.until("the machine has left")
         report = machine.end()
-    print("\n".join(lines), report, sep="\n")
-    assert len([line for line in lines if line.startswith("card ") and line.endswith(": ready, by VFIO")]) == 2
-    assert [line for line in lines if line.startswith(("passed", "failed", "kernel"))] == PASSED
-    assert any("those of this user may not" in line for line in lines)
+    shown = "\n".join([*lines, report])      # with the lines of the daemon, which begin with "serve"
+    assert len([line for line in lines if line.startswith("card ") and line.endswith(": ready, by VFIO")]) == 2, shown
+    assert [line for line in lines if line.startswith(("passed", "failed", "kernel"))] == PASSED, shown
+    assert any("those of this user may not" in line for line in lines), shown
     # All pages are unpinned when the daemon has ended, also those of the program that was killed.
     acquired, released = next(line for line in lines if line.startswith("pins at end")).split()[3:]
-    assert int(acquired) == int(released) > 0 and "daemon ended with 0" in lines
-    assert report.count("; 0 unsupported requests, ") == 2 and "the card stops" not in report
+    assert int(acquired) == int(released) > 0 and "daemon ended with 0" in lines, shown
+    assert report.count("; 0 unsupported requests, ") == 2 and "the card stops" not in report, shown

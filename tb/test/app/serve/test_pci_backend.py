@@ -213,7 +213,8 @@ def test_one_device_is_one_host():
     ({"device": ["0000:00:03.0"], "time": "sim"}, "time is 'sim'; it needs simulated cards"),
     ({"device": ["0000:00:03.0"], "preset": "test"}, "preset is 'test'; it needs simulated cards"),
     ({"backend": "direct", "device": ["0000:00:03.0"]}, "device is '0000:00:03.0'; it needs --backend pci"),
-    ({"backend": None, "users": ["root"]}, "users is 'root'; it needs --backend pci")])
+    ({"backend": None, "users": ["root"]}, "users is 'root'; it needs --backend pci"),
+    ({"backend": "functional", "command_timeout_ms": 200.0}, "command_timeout_ms is 200.0; it needs --backend pci")])
 def test_settings_that_do_not_fit(options, sentence):
     with pytest.raises(ValueError, match=sentence):
         Settings(**{"backend": "pci", **options})

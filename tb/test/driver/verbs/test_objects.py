@@ -11,6 +11,7 @@ from weft.driver.terms.errors import PyverbsRDMAError
 from weft.driver.terms.wc import WC
 from weft.driver.verbs.context import Context, ContextConfig
 from weft.driver.verbs.cq import CQ, CompChannel
+from weft.driver.verbs.device_list import add_device, remove_device
 from weft.driver.verbs.mr import MR
 from weft.driver.verbs.pd import PD
 from weft.driver.verbs.qp import QP, QPAttr, connected_attr, rc_init_attr
@@ -20,6 +21,7 @@ from weft.hdl.contract import abi
 from weft.model.functional.host import FunctionalDevice
 from weft.model.loop import EventLoop
 from weft.tb.sim.pair.functional_pair import make_endpoints, make_pair
+from weft.tb.test.driver.verbs.silent_card import Silent
 
 WRITE = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE
 
@@ -283,29 +285,13 @@ def test_solicited_event_follows_solicited_completions_and_errors():
 PATIENCE = {"command_timeout_ns": 20_000}
 
 
-class Silent:
-    """Functional card that takes no command until :meth:`wake` is called. Its driver waits :data:`PATIENCE`."""
-
-    def __init__(self, context):
-        self.context, self.card = context, context.device.card
-        self.peek, self.card.rings.peek = self.card.rings.peek, self
-        self.quiet = True
-
-    def __call__(self, ring):
-        return None if ring is abi.Ring.COMMAND and self.quiet else self.peek(ring)
-
-    def wake(self):
-        self.quiet = False
-        self.card.pump()
-
-
 def test_memory_in_use_by_a_silent_card_is_not_freed():
     context = open_one(**PATIENCE)
     pd = PD(context)
     mr = MR(pd, 64, WRITE)
     qp, young = make_qp(context, pd), make_qp(context, pd)
     qp.connect(qp.connection)
-    silent, pages = Silent(context), set(context.device.memory._pages)
+    silent, pages = Silent(context.device), set(context.device.memory._pages)
     free = context.knitting.free_blocks
     for call in (mr.close, qp.close, context.statistics, lambda: MR(pd, 64, WRITE),
                  lambda: young.connect(qp.connection), mr.close, qp.close):
@@ -330,7 +316,7 @@ def test_reset_ends_pending_work_of_a_silent_card():
     pd = PD(context)
     mr, other, qp = MR(pd, 64, WRITE), MR(pd, 64, WRITE), make_qp(context, pd)
     qp.connect(qp.connection)
-    silent = Silent(context)
+    silent = Silent(context.device)
     for call in (mr.close, qp.close, context.statistics):
         with pytest.raises(CommandTimeout):
             call()
@@ -349,9 +335,36 @@ def test_closing_the_context_of_a_silent_card_resets_it():
     pd = PD(context)
     mr, qp = MR(pd, 64, WRITE), make_qp(context, pd)
     qp.connect(qp.connection)
-    Silent(context)
+    Silent(context.device)
     context.close()
     assert mr.closed and qp.closed and not context.device.memory._pages
+
+
+@pytest.mark.parametrize("end", ["again", "reset", "last"])
+def test_a_context_that_a_silent_card_does_not_let_go_ends_with_the_card_at_the_latest(end):
+    device = FunctionalDevice(EventLoop())
+    name = add_device(device, mac=2, ip=3, config=ContextConfig(**PATIENCE))
+    own, other = Context(name=name), Context(name=name)
+    pd = PD(other)
+    mr, qp = MR(pd, 64, WRITE), make_qp(other, pd)
+    qp.connect(qp.connection)
+    silent = Silent(device)
+    for _ in range(2):
+        with pytest.raises(CommandTimeout):
+            other.close()
+        assert other.open and other.leaving and len(own.kept) == 1
+    if end == "again":
+        silent.wake()
+        other.close()
+    elif end == "reset":
+        silent.quiet = False
+        own.reset()
+    if end != "last":
+        assert list(own.card.contexts) == [own] and not own.kept and not own.mrs and not own.qps.numbers
+        MR(PD(own), 64, WRITE).close()
+    own.close()
+    assert mr.closed and qp.closed and not other.open and not device.memory._pages
+    remove_device(name)
 
 
 def test_failed_extent_allocation_does_not_stop_the_driver():
