@@ -351,7 +351,7 @@ class Daemon:
         return _OK + _WRITERS[opcode](values), out
 
     def close(self):
-        """Drop all programs. What a card does not confirm even now is freed when the back end resets that card."""
+        """Drop all programs. Resources that a card does not confirm now are freed when the back end resets the card."""
         for client in list(self.clients.values()):
             self.drop(client)
         self._free_again()
