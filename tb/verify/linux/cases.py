@@ -68,12 +68,22 @@ def ping_pong(lab, **options):
     return {"rounds": (len(times), ""), "median": (statistics.median(times) / 1e6, "ms")}
 
 
-def joined(a, b, count):
-    """Carry ``count`` values of a pair of jobs from each to the other; return the results of both."""
-    for source, to in count:
-        value = (a, b)[source].get()
-        (a, b)[to].put(value["send"])
-    return a.result(), b.result()
+def joined(lab, jobs, count):
+    """Carry ``count`` values of a pair of jobs from each to the other; return the results of both.
+
+    Raises
+    ------
+    GuestFailed
+        The message has the states of both jobs, and the counters of links and cards.
+    """
+    try:
+        for source, to in count:
+            value = jobs[source].get()
+            jobs[to].put(value["send"])
+        return [job.result() for job in jobs]
+    except GuestFailed as failure:
+        states = "; ".join(map(str, jobs))
+        raise GuestFailed(f"{failure}; {states}; {lab.counters()}") from None
 
 
 # Senders and receivers of the values of examples/file_copy.py: 0 sends the file.
@@ -85,7 +95,7 @@ def file_copy(lab, size=16 * MIB, **options):
     _, lost, again = lab.frames()
     jobs = [lab.guests[host].start("file_copy", number=number, sends=not number, size=size, **options)
             for number, host in enumerate("ab")]
-    sent, received = joined(*jobs, FILE_COPY)
+    sent, received = joined(lab, jobs, FILE_COPY)
     check(sent["digest"] == received["digest"], "the files differ")
     _, lost_after, again_after = lab.frames()
     lost, again = lost_after - lost, again_after - again

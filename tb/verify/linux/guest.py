@@ -36,6 +36,10 @@ class Job:
         self._guest, self._number, self._what = guest, number, what
         self._values, self.status = collections.deque(), None
 
+    def __str__(self):
+        state = "runs" if self.status is None else f"ended with status {self.status}"
+        return f"{self._what} {state}, values {list(self._values)}"
+
     def take(self, report):
         """Process a report of the agent."""
         if "status" in report:

@@ -108,6 +108,12 @@ class Lab:
         return (sum(each.sent.total() for each in counters), sum(each.destroyed_data for each in counters),
                 sum(each.sent[FrameKind.RETX] for each in counters))
 
+    def counters(self):
+        """Return a sentence about links and cards, for the report of a failure."""
+        links = {name: vars(link.counters) for name, link in self.machine.links.items()}
+        cards = {name: dict(function.card.counters) for name, function in self.machine.functions.items()}
+        return f"links: {links}; cards: {cards}; server: {self.sentences}"
+
     def close(self):
         """End guests first, then the server."""
         self._guests.close()

@@ -51,6 +51,12 @@ def test_cases_pass_and_notice_what_is_wrong(pair, monkeypatch):
     assert copied["lost"] == copied["sent again"] and copied["lost"][0] > 0 and copied["goodput"][0] > 0
     killed = cases.killed(pair)
     assert killed["unpinned"][0] > 256 and killed["rounds"] == (3, "")
+    with monkeypatch.context() as patch:
+        patch.setattr(cases, "FILE_COPY", ((0, 0),))
+        with pytest.raises(GuestFailed, match="(?s)not enough values.*; file_copy on guest b runs.* links: .* cards: "):
+            cases.file_copy(pair, size=1 << 16)
+    for guest in pair.guests.values():
+        guest.kill_jobs()
     frames = iter([(0, 0, 0), (9, 3, 4)])
     monkeypatch.setattr(lab.Lab, "frames", lambda self: next(frames))
     with pytest.raises(GuestFailed, match="3 packets lost, 4 sent again"):
