@@ -92,11 +92,13 @@ def _fill(where, root, kernel):
     (root / "init").chmod(0o755)
 
 
-def _pack(root, initrd, busybox):
-    """Pack the folder as a compressed archive in the format that the kernel reads."""
+def _pack(root, initrd, busybox, *, compressed=True):
+    """Pack the folder as an archive in the format that the kernel reads."""
     names = "\n".join(str(path.relative_to(root)) for path in sorted(root.rglob("*"))) + "\n"
     archive = subprocess.run([busybox.resolve(), "cpio", "-o", "-H", "newc"], cwd=root, input=names.encode(),
                              capture_output=True, check=True).stdout
     part = initrd.with_suffix(f".{os.getpid()}")
-    part.write_bytes(subprocess.run(["gzip", "-1"], input=archive, capture_output=True, check=True).stdout)
+    if compressed:
+        archive = subprocess.run(["gzip", "-1"], input=archive, capture_output=True, check=True).stdout
+    part.write_bytes(archive)
     part.rename(initrd)

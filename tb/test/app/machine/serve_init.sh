@@ -26,7 +26,7 @@ until [ -S /tmp/hosts/b.sock ] || ! kill -0 $daemon; do $b usleep 50000; done
 on() {
   host=$1 log=/tmp/on-$1; shift
   WEFT_SOCKET=/tmp/hosts/$host.sock LD_LIBRARY_PATH=/weft/build/ibverbs LD_PRELOAD=libweft-preload.so \
-    $b timeout 90 "$@" > $log 2>&1
+    $b timeout 300 "$@" > $log 2>&1
 }
 show() { for host in a b; do $b tail -n 12 /tmp/on-$host | $b sed "s/^/= $host: /"; done; }
 listening() { $b grep -q ":4853 .* 0A " /proc/net/tcp /proc/net/tcp6; }     # 18515, of perftest and the examples

@@ -25,7 +25,7 @@ def overlay(scratch):
     ------
     CannotBuild, NoPackage
     """
-    where, root, archive = unpacked(PACKAGES, FOLDER / "programs"), scratch / "overlay", scratch / "overlay.cpio.gz"
+    where, root, archive = unpacked(PACKAGES, FOLDER / "programs"), scratch / "overlay", scratch / "overlay.cpio"
     built = build(LIBRARY_FOLDER).parent
     for path in ("bin", "lib64", LIBRARIES, "weft/build/ibverbs", "weft/weft/driver"):
         (root / path).mkdir(parents=True)
@@ -43,7 +43,7 @@ def overlay(scratch):
     compile_python(root / "weft", root)
     shutil.copy(HERE / "serve_init.sh", root / "init")
     (root / "init").chmod(0o755)
-    _pack(root, archive, where / "bin/busybox")
+    _pack(root, archive, where / "bin/busybox", compressed=False)
     shutil.rmtree(root)
     return archive
 

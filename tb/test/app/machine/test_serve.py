@@ -11,7 +11,7 @@ from weft.tb.test.app.machine.test_linux import LIMIT_S, limit
 from weft.tb.test.app.machine.test_machine import running
 from weft.tb.verify.interop.packages import NoPackage
 
-GUEST_LIMIT_S = 600
+GUEST_LIMIT_S = 1200
 PASSED = ["passed ibv_rc_pingpong", "passed ib_write_bw", "passed rping", "passed ibv_rc_pingpong"]
 
 
