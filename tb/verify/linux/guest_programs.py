@@ -30,8 +30,9 @@ from weft.hdl.contract import abi
 
 HERE = Path("/weft")
 MS = 1_000_000
-# 4.3 s, so that a peer may be silent for 34 s: its driver answers, and a loaded host lets its processor wait for long.
-ACK_TIMEOUT = 20
+# 34 s, so that a peer may be silent for 275 s: its driver answers, and a loaded host lets its processor wait for long.
+ACK_TIMEOUT = 23
+CM_TIMEOUT = 19         # 2.1 s, and for the same reason 15 retries
 COMMAND_TIMEOUT_NS = 30_000 * MS
 MAC, IP = 0x02_0000_0000_01, 0x0A00_0001      # of host 0
 CHUNK = 64 * 1024
@@ -135,7 +136,7 @@ class Opened:
             self.device.enable_interrupts = lambda vectors: None
         config = ContextConfig(probe_timeout_ns=100 * MS, silence_ns=10_000 * MS, extent_bytes=1 << 16,
                                command_timeout_ns=COMMAND_TIMEOUT_NS,
-                               cm_timeout=ResponseTimeout(response_timeout=16))
+                               cm_timeout=ResponseTimeout(response_timeout=CM_TIMEOUT))
         self.name = add_device(self.device, mac=MAC + number, ip=IP + number, config=config)
         self.context = Context(name=self.name)
         self.bring_up_s = time.monotonic() - start
