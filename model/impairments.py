@@ -51,6 +51,9 @@ class LazyFrame(Protocol):
 
     opcode: int
 
+    @property
+    def addresses(self) -> bytes: ...
+
     def __len__(self) -> int: ...
 
     def __bytes__(self) -> bytes: ...
@@ -67,6 +70,11 @@ def opcode_of(frame: Frame) -> int:
             or frame[23] != wire.IP_PROTO_UDP or frame[36:38] != _ROCE_PORT):
         return -1
     return frame[wire.BTH_OFFSET]
+
+
+def addresses_of(frame: Frame) -> bytes:
+    """Return the destination and the source of an Ethernet frame."""
+    return bytes(frame[:12]) if isinstance(frame, bytes | bytearray) else frame.addresses
 
 
 def frame_kind(frame: Frame) -> FrameKind:

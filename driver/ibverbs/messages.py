@@ -8,7 +8,7 @@ import enum
 
 from weft.hdl.contract.layout import Field, Layout
 
-VERSION = 4
+VERSION = 5                 # since 5, receive requests ring no bell
 MESSAGE_BYTES_MAX = 1 << 16
 SENTENCE_BYTES_MAX = 400
 FILES_MAX = 4               # with one message

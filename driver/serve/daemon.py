@@ -330,8 +330,8 @@ class Daemon:
             raise Violation(f"a message of {len(data)} bytes")
         version, opcode = _HEAD.unpack_from(data)
         if version != VERSION:
-            return _refusal(errno.EPROTO, f"the program speaks version {version}, the daemon {VERSION}: both have "
-                            "to be of one build"), []
+            return _refusal(errno.EPROTO, f"the program's libibverbs has version {version} of the protocol, this `weft "
+                            f"serve` version {VERSION}: start both from one installation of Weft"), []
         if opcode not in MESSAGES:
             raise Violation(f"opcode {opcode}")
         asked, _answered = MESSAGES[opcode]

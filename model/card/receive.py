@@ -119,11 +119,6 @@ class TimedReceivePath(ReceivePath):
         header, _ = self._parse(frame)
         return header.kind == "DATA" and not header.retransmission
 
-    def _parse(self, frame):
-        if isinstance(frame, bytes):
-            return super()._parse(frame)
-        return frame.parsed(self.card.mac, self.card.ip, self.card.registers["host_qpns"])
-
     def _stuck(self):
         """Return whether packets must wait until the driver has consumed reports."""
         return bool(self.card.backlog)

@@ -8,8 +8,8 @@ from collections import deque
 
 from weft.hdl.contract import abi, wire
 
+from ..functional.data_frame import DataFrame
 from ..functional.transmit_path import TransmitPath
-from .frame import DataFrame
 from .frame_merge import PAYLOAD, RAW, Frame, FrameMerge
 from .pcie import Read
 from .timing import BEAT_BYTES, CYCLE_NS, LINE_OVERHEAD_BYTES, PREAMBLE_BYTES, edge

@@ -27,7 +27,7 @@ class FunctionalCard:
     memory : HostMemory
     loop : EventLoop
     send_frame : callable(frame)
-        Transmits a frame on the line.
+        Transmits a frame on the line: bytes, or a :class:`~weft.model.functional.data_frame.DataFrame`.
     interrupt : callable(vector)
     preset : str
         Name of the card sizes.

@@ -1,9 +1,10 @@
 """Rules of the receive parser, without time and buffers."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
-from weft.hdl.contract import wire
-from weft.hdl.contract.abi import Reason, is_host_qpn
+from weft.hdl.contract import abi, wire
+from weft.hdl.contract.abi import Reason
 
 PAYLOAD_MAX = 4096
 FRAME_MAX = (1 << 14) - 1
@@ -11,6 +12,7 @@ PKEY_MASK = 0x7FFF
 KINDS = ("DATA", "PROBE", "RAW", "REFUSED")  # in the order of layouts.RxKind
 _SHORTEST = wire.RETH_OFFSET + wire.RSNH.size_bytes + wire.ICRC_BYTES      # of packets that the card processes
 _HOST_SHORTEST = wire.RETH_OFFSET + wire.ICRC_BYTES                        # of all packets
+is_host_qpn = lru_cache(maxsize=4096)(abi.is_host_qpn)      # the same few QPNs arrive in many packets
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from weft.hdl.contract import abi
 
 from ..functional import window as judge
+from .data_frame import DataFrame
 from .node_list import BrokenList
 from .parse import parse
 from .pause import is_mac_control, understood
@@ -56,7 +57,10 @@ class ReceivePath:
         self.card.counters["rx_pauses"] += pfc.classes >> word.priority & 1
 
     def _parse(self, frame):
-        return parse(frame, mac=self.card.mac, ip=self.card.ip, host_qpns=self.card.registers["host_qpns"])
+        mac, ip, host_qpns = self.card.mac, self.card.ip, self.card.registers["host_qpns"]
+        if isinstance(frame, DataFrame):
+            return frame.parsed(mac, ip, host_qpns)
+        return parse(frame, mac=mac, ip=ip, host_qpns=host_qpns)
 
     def take(self, header, payload):
         """Process a parsed RoCE packet; the method may change the header."""
@@ -300,6 +304,8 @@ class ReceivePath:
     def _emit(self, merge):
         """Emit reports: events with a delay, retirements after the events of all packets so far, others at once."""
         entries, loop = list(merge.drain()), self.card.loop
+        if not entries:
+            return
         if self.card.random:
             for entry in (entry for source, entry in entries if source == "event"):
                 lag = self.card.random.uniform(0, EVENT_LAG_NS)

@@ -3,6 +3,7 @@
 from weft.driver.device.attached import MemoryFault
 from weft.hdl.contract import abi, wire
 
+from .data_frame import DataFrame
 from .translate import CAN_SEND, Request, translate
 from .transmit import work_packets
 
@@ -71,7 +72,7 @@ class TransmitPath:
             if payload is None:
                 return
             self.count(packet)
-            yield packet.frame(payload, src_mac=self.card.mac, src_ip=self.card.ip)
+            yield DataFrame(packet, payload, self.card)
 
     def packets(self, entry, ring):
         """Yield the packets of a descriptor with the physical pieces of their payload, up to the first error."""

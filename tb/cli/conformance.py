@@ -54,12 +54,10 @@ def conformance(
     try:
         if device:
             status, result = on_device(BUILD_ROOT, device, peer, only or (), gid)
-            results = [result]
+            if status != NO_DEVICE:
+                save([result], file)
         else:
-            status, results = on_backends(BUILD_ROOT, backend or (), only or ())
+            status = on_backends(BUILD_ROOT, backend or (), only or (), file)
     except (CannotBuild, CannotServe, SuiteFailed) as problem:
         fail(str(problem))
-    if status == NO_DEVICE:
-        raise typer.Exit(NO_DEVICE)
-    save(results, file)
     raise typer.Exit(status)

@@ -10,7 +10,7 @@ from weft.hdl.contract.pci import PciFunction
 from weft.model.card.card import TimedCard
 from weft.model.fabric.frame.header import is_group
 from weft.model.functional.card import FunctionalCard
-from weft.model.impairments import Frame
+from weft.model.impairments import Frame, addresses_of
 from weft.model.link import Link
 from weft.model.loop import EventLoop
 from weft.tb.app.machine.endpoints import Endpoints
@@ -72,7 +72,7 @@ class Machine(Endpoints):
             preset=settings.card, seed=f"{settings.seed}/{name}", checks_driver=False)
 
     def _carry(self, sender: str, frame: Frame) -> None:
-        head = frame[:12] if isinstance(frame, bytes) else bytes(frame)[:12]
+        head = addresses_of(frame)
         to, self._macs[sender] = head[:6], head[6:]
         known = to in self._macs.values()
         for name, function in self.functions.items():

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from weft.model.fabric.frame.header import is_group
-from weft.model.impairments import Frame
+from weft.model.impairments import Frame, addresses_of
 
 HEADER_BYTES = 14
 
@@ -25,14 +25,14 @@ class Switch:
 
     def carry(self, frame: Frame) -> None:
         """Pass a frame to its destination; drop it if there is none."""
-        if self.uplink is not None and bytes(frame)[:6] not in self.ports:
+        if self.uplink is not None and addresses_of(frame)[:6] not in self.ports:
             self.uplink(frame)
         self.deliver(frame)
 
     def deliver(self, frame: Frame) -> None:
         """Pass a frame to the local ports only."""
-        data = frame if isinstance(frame, bytes) else bytes(frame)
-        to, source = data[:6], data[6:12]
+        addresses = addresses_of(frame)
+        to, source = addresses[:6], addresses[6:]
         if to in self.ports:
             self.ports[to](frame)
         elif is_group(to):

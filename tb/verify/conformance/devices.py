@@ -84,11 +84,20 @@ def _followed(lines: Iterable[str], backend: str, report: Callable[[str], None])
     return seconds
 
 
-def on_backends(folder: Path, backends: Sequence[str], only: Sequence[str],
-                report: Callable[[str], None] = print) -> tuple[int, list[dict[str, Any]]]:
-    """Run the suite on back ends, all if none is named; return the largest exit status, and the results."""
-    ends = [on_backend(folder, backend, only, report) for backend in backends or WITHOUT_HARDWARE]
-    return max(status for status, _ in ends), [result for _, result in ends]
+def on_backends(folder: Path, backends: Sequence[str], only: Sequence[str], path: Path,
+                report: Callable[[str], None] = print) -> int:
+    """Run the suite on back ends, all if none is named; return the largest exit status.
+
+    After each back end, its results and those of the former ones are in the file ``path``.
+    """
+    largest, results = 0, []
+    for backend in backends or WITHOUT_HARDWARE:
+        status, result = on_backend(folder, backend, only, report)
+        largest = max(largest, status)
+        if status != NO_DEVICE:
+            results.append(result)
+            save(results, path)
+    return largest
 
 
 def save(results: Sequence[dict[str, Any]], path: Path) -> None:

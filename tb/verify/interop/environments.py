@@ -64,7 +64,7 @@ class RealTimeCard(FunctionalDevice):
 
     def __init__(self, port, seed=0):
         super().__init__(EventLoop(), seed=seed)
-        self.port, self.transmit, self._start = port, port.send, time.monotonic_ns()
+        self.port, self.transmit, self._start = port, lambda frame: port.send(bytes(frame)), time.monotonic_ns()
 
     def wait(self, timeout_ns):
         end = self.loop.now_ns + timeout_ns

@@ -18,6 +18,7 @@ OPENMPI = ("--allow-run-as-root", "--oversubscribe")
 RDMA_MTL = ("--mca", "pml", "cm", "--mca", "mtl", "ofi", "--mca", "mtl_ofi_provider_include", "verbs;ofi_rxm")
 GUEST = "qemu-system-x86_64 -m 64 -display none -machine accel=kvm:tcg"
 GUEST_PORT, DAPL_PORT, ISER_PORT = 4444, 15828, 3260
+ISER_POOL_MB = 64      # default 1024, which tgtd registers at the first connection request: 10 s on a busy machine
 TARGET, INITIATOR = "iqn.2026-01.weft:disk", "iqn.2026-01.weft:a"
 
 
@@ -67,7 +68,8 @@ def _iser_target():
     """Return the shell's line of a target; tgtd wants the initiator in two lists, of addresses and of names."""
     tgtadm = "tgtadm --lld iser --tid 1 --mode"
     return "; ".join((
-        f"truncate -s 1M {BUILD_ROOT}/disk", "tgtd -f & tgtd=$!", "trap \"kill -9 $tgtd\" TERM",
+        f"truncate -s 1M {BUILD_ROOT}/disk", f"tgtd -f --iser pool_sz_mb={ISER_POOL_MB} & tgtd=$!",
+        "trap \"kill -9 $tgtd\" TERM",
         "until tgtadm --op show --mode sys > /dev/null 2>&1; do sleep 0.1; done",
         f"{tgtadm} target --op new --targetname {TARGET}",
         f"{tgtadm} logicalunit --op new --lun 1 -b $PWD/{BUILD_ROOT}/disk", f"{tgtadm} target --op bind -I ALL",

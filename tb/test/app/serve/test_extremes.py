@@ -1,5 +1,6 @@
 """Tests of extreme numbers in rings and messages: they end at most the connection of the program that wrote them."""
 
+import errno
 import random
 
 import pytest
@@ -16,7 +17,7 @@ from weft.hdl.contract import abi
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.verify.programs.hostile import clean, close_all, pair, settle, works
 from weft.tb.verify.programs.local import PolledBackend, local_daemon
-from weft.tb.verify.programs.raw_client import PAGE, SLOTS, VA, Disconnected, RawEnd, Rejected
+from weft.tb.verify.programs.raw_client import PAGE, SLOTS, VA, Disconnected, RawClient, RawEnd, Rejected
 
 ENTRIES, MESSAGES_SENT, TURNS, EACH = 3_000, 3_000, 12, 50
 EDGES = sorted({edge + step for bits in (0, 7, 8, 12, 16, 22, 24, 31, 32, 63, 64) for edge in (1 << bits,)
@@ -118,6 +119,21 @@ def test_extreme_numbers_in_rings(served, rng):
         end.close()
     settle(daemon, 0)
     clean(daemon.backend)
+
+
+@pytest.mark.parametrize("version", [0, VERSION - 1, VERSION + 1, (1 << 16) - 1])
+def test_a_program_of_another_version_is_refused(served, version):
+    """The refusal leaves the connection, which a library closes, and names both versions."""
+    daemon, messages = served
+    end = RawClient(daemon, "a")
+    for opcode in (Opcode.HELLO, Opcode.QUERY_DEVICE):
+        end.send_message(REQUEST.pack(version=version, opcode=opcode) + MESSAGES[opcode][0].pack())
+        head, sentence, _ = end.receive()
+        assert head.status == errno.EPROTO
+        assert f"version {version} of" in sentence.decode() and f"version {VERSION}:" in sentence.decode()
+    end.close()
+    settle(daemon, 0)
+    assert not messages
 
 
 def test_extreme_numbers_in_messages(served, rng):

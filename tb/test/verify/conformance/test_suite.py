@@ -167,13 +167,28 @@ def test_lines_of_cases_are_reported_with_their_times():
         assert re.fullmatch(expected, "\n".join(reported)), reported
 
 
-def test_back_ends_are_those_that_need_no_hardware(monkeypatch, folder):
+def test_back_ends_are_those_that_need_no_hardware(monkeypatch, folder, tmp_path):
     monkeypatch.setattr(devices, "on_backend", lambda _folder, backend, *_: (0, {"backend": backend}))
-    _, results = devices.on_backends(folder, (), ())
+    devices.on_backends(folder, (), (), tmp_path / "found.json")
+    results = json.loads((tmp_path / "found.json").read_text())
     assert [result["backend"] for result in results] == ["direct", "functional", "model", "rtl"]
     assert set(devices.LIMIT_S) == {result["backend"] for result in results}
     refused = CliRunner().invoke(app, ["conformance", "--backend", "pci"])
     assert refused.exit_code == 2
+
+
+def test_results_are_saved_after_each_back_end(monkeypatch, folder, tmp_path):
+    """The first back end ends with a failed case, the second in a crash: the results of the first stay."""
+    def run(_folder, backend, *_):
+        if backend == "functional":
+            raise devices.SuiteFailed("it crashed")
+        return 1, {"backend": backend}
+
+    monkeypatch.setattr(devices, "on_backend", run)
+    file = tmp_path / "found.json"
+    result = CliRunner().invoke(app, ["conformance", "--json", str(file)])
+    assert result.exit_code == 1 and "it crashed" in result.output
+    assert json.loads(file.read_text()) == [{"backend": "direct"}]
 
 
 def test_a_crash_of_the_suite_is_no_success(monkeypatch, tmp_path):

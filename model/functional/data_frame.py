@@ -1,14 +1,14 @@
-"""Data frame between two timed cards: the fields of its packet, converted to bytes only when needed."""
+"""Data frame between two cards: the fields of its packet, converted to bytes only when needed."""
 
 from weft.hdl.contract import wire
 
-from ..functional.parse import RxHeader, parse
+from .parse import RxHeader, is_host_qpn, parse
 
 
 class DataFrame:
     """Packet of a WORK descriptor as a frame.
 
-    ``len()`` returns the length of the frame, and ``bytes()`` builds it. A card that receives the object uses
+    ``len()`` returns the length of the frame; ``bytes()`` and subscripts build it. A card that receives the object uses
     :meth:`parsed` instead of :func:`~weft.model.functional.parse.parse`, with the same result.
 
     Parameters
@@ -21,6 +21,8 @@ class DataFrame:
     Attributes
     ----------
     opcode : wire.Opcode
+    addresses : bytes
+        Destination and source, as the frame begins.
     """
 
     __slots__ = ("_length", "_source", "opcode", "packet", "payload")
@@ -33,6 +35,13 @@ class DataFrame:
     def __len__(self):
         return self._length
 
+    @property
+    def addresses(self):
+        return self.packet.work.dst_mac.to_bytes(6, "big") + self._source[0].to_bytes(6, "big")
+
+    def __getitem__(self, part):
+        return bytes(self)[part]
+
     def __bytes__(self):
         mac, ip = self._source
         return self.packet.frame(self.payload, src_mac=mac, src_ip=ip)
@@ -41,7 +50,7 @@ class DataFrame:
         """Return ``(RxHeader, payload)`` as a card with these addresses and host QPNs parses the frame."""
         packet = self.packet
         work = packet.work
-        if host_qpns or mac not in (0, work.dst_mac) or ip not in (0, work.dst_ip):
+        if is_host_qpn(host_qpns, work.dqpn) or mac not in (0, work.dst_mac) or ip not in (0, work.dst_ip):
             return parse(bytes(self), mac=mac, ip=ip, host_qpns=host_qpns)
         with_imm, retransmit = packet.with_imm, work.retransmit
         return RxHeader(
