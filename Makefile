@@ -34,7 +34,7 @@ ifneq ($(UNKNOWN),)
   MEANT := $(shell $(PYTHON) -c 'import difflib, sys; known, given = (text.split() for text in sys.argv[1:]); \
     print(*{name: 0 for one in given for name in difflib.get_close_matches(one.upper(), known, 1)}, sep=" and ")' \
     '$(PARAMETERS) $(FLAGS) $(OTHERS)' '$(UNKNOWN)' 2> /dev/null)
-  $(error $(UNKNOWN) is no parameter; they are $(PARAMETERS) $(FLAGS) $(OTHERS)$(if $(MEANT),; did you mean $(MEANT)?))
+  $(error $(UNKNOWN) is not a parameter; they are $(PARAMETERS) $(FLAGS) $(OTHERS)$(if $(MEANT),; did you mean $(MEANT)?))
 endif
 $(foreach flag,$(FLAGS),$(if $(filter-out 0 1 no yes false true,$($(flag))),\
   $(error $(flag) is '$($(flag))'; it must be 0 or 1)))

@@ -1,4 +1,4 @@
-"""Ping-pong: two programs find each other by IP address and port, and send a message to and fro.
+"""Ping-pong: two programs find each other by IP address and port, and exchange a message repeatedly.
 
     .venv/bin/python examples/ping_pong.py --rounds 20 --loss 0.05
 
@@ -25,7 +25,7 @@ WISH = struct.Struct("!II")      # private data of the client's request: number 
 
 
 def server(address, port=PORT):
-    """Serve one client: send back what it sends, as often as it wants."""
+    """Serve one client: return each message, until it ends."""
     here = AddrInfo(src=address, src_service=port, flags=RAI_PASSIVE)
     with CMID(here, queue_pair()) as listener:
         listener.listen(backlog=1)

@@ -95,7 +95,7 @@ class LinkConfig:
     loss, duplicate, reorder, corrupt
         Chances, 0 to 1. A duplicated frame arrives a second time, up to ``reorder_max_ns`` later; a reordered one is
         held back by 1 ns to ``reorder_max_ns``; a corrupted one has one bit flipped, anywhere in the frame, and does
-        not arrive if it is no packet of a card: such frames have no ICRC, and the FCS reveals the damage.
+        not arrive if it is not a packet of a card: such frames have no ICRC, and the FCS reveals the damage.
     reorder_max_ns
         Longest time for which a frame is held back.
     reorder_distance

@@ -48,7 +48,7 @@ class CardAgent:
         Functions to call when the card loses its state, by user.
     """
 
-    outstanding = False     # messages of connection management are no send requests
+    outstanding = False     # messages of connection management are not send requests
 
     def __init__(self, card: Card) -> None:
         self.card, self.engine = card, card.engine

@@ -34,4 +34,4 @@ class Buffers:
         at = bisect.bisect(self._starts, va) - 1
         if at >= 0 and va + length <= self._starts[at] + self._buffers[at].size:
             return self._buffers[at]
-        raise PyverbsRDMAError(f"{length} bytes at {va:#x} are no memory that the card may use", errno.EFAULT)
+        raise PyverbsRDMAError(f"{length} bytes at {va:#x} are not memory that the card may use", errno.EFAULT)

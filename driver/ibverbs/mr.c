@@ -11,7 +11,7 @@
  * - /proc/PID/mem: 4 us, 40 us. It never waits for a page that the program handles itself (userfaultfd).
  * - process_vm_readv and process_vm_writev: 4 us, 19 us (12 us with pages of 2 MiB). They need the process number in the
  *   daemon's PID namespace and permission to trace: containers and Yama forbid that. docs/direct.md: where they are used.
- * - a mapped memfd instead of the program's pages: 0.01 us, 2 us. Memory that was replaced is no anonymous memory any
+ * - a mapped memfd instead of the program's pages: 0.01 us, 2 us. Memory that was replaced is not anonymous memory any
  *   more: MADV_DONTNEED keeps its contents, mremap cannot enlarge it, and a fork shares it.
  * - a thread in the program that copies: a wake-up for each transfer, and none while the program is stopped. */
 #include "weft.h"

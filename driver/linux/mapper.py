@@ -52,7 +52,7 @@ def refused(subject, va, length, error):
     reasons = {errno.ENOMEM: "; this process may lock too little memory (ulimit -l)",
                errno.ENOSPC: "; a card has dma_entry_limit maps at most (module vfio_iommu_type1)",
                errno.EEXIST: "; part of it is mapped already",
-               errno.EFAULT: "; it is no memory of this process",
+               errno.EFAULT: "; it is not memory of this process",
                errno.EINVAL: "; the IOMMU has fewer address bits than the process"}
     return PyverbsRDMAError(f"{subject} refused to map {length} bytes at {va:#x}: {error.strerror}"
                             + reasons.get(error.errno, ""), error.errno)

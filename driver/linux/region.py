@@ -102,7 +102,7 @@ def open_u_dma_buf(name=None, *, listed=U_DMA_BUF, devices=Path("/dev")):
     entry = listed / names[0]
     size, physical = int((entry / "size").read_text(), 0), int((entry / "phys_addr").read_text(), 0)
     if physical % PAGE or size < PAGE:
-        raise InvalidValue(f"{entry} states {size} bytes at {physical:#x}, which are no pages")
+        raise InvalidValue(f"{entry} states {size} bytes at {physical:#x}, which are not pages")
     try:
         file = os.open(devices / names[0], os.O_RDWR | os.O_SYNC)
     except OSError as error:

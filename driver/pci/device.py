@@ -210,11 +210,12 @@ def open_access(address: str, root: Path = SYSFS, iommufd: Path = IOMMUFD) -> Pc
     Raises
     ------
     PyverbsRDMAError
-        The message names the missing requirement. A function that is no card is not touched.
+        The message names the missing requirement. A function that is not a card is not touched.
     """
     function = SysfsFunction(address, root)
     if not function.is_card:
-        raise PyverbsRDMAError(f"the PCI function {address} is no card; `weft devices` lists the cards", errno.ENODEV)
+        raise PyverbsRDMAError(f"the PCI function {address} is not a card; `weft devices` lists the cards",
+                               errno.ENODEV)
     group, name = function.group, function.vfio_device
     if group is None:
         return ResourceAccess(function)

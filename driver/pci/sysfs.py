@@ -28,14 +28,14 @@ class SysfsFunction:
     Raises
     ------
     InvalidValue
-        If the text is no address.
+        If the text is not an address.
     PyverbsRDMAError
         ENODEV if there is no such function.
     """
 
     def __init__(self, address: str, root: Path = SYSFS) -> None:
         if not ADDRESS.fullmatch(address):
-            raise InvalidValue(f"{address!r} is no address of a PCI function, as 0000:00:03.0 is one")
+            raise InvalidValue(f"{address!r} is not an address of a PCI function, as 0000:00:03.0 is one")
         self.address, self.root = address, root
         self.path = root / "bus/pci/devices" / address
         if not self.path.is_dir():

@@ -36,8 +36,8 @@ class HostQpns:
         Raises
         ------
         InvalidValue
-            If ``count`` is no power of two or ``first`` no multiple of it, if a range is claimed already, or if a QP of
-            the card has such a number.
+            If ``count`` is not a power of two, ``first`` is not a multiple of it, a range is claimed already, or a QP
+            of the card has such a number.
         """
         log2 = count.bit_length() - 1
         if count < 1 or count != 1 << log2 or first % count or not 0 <= first <= (1 << wire.QPN_BITS) - count:

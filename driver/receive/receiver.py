@@ -146,7 +146,7 @@ class Receiver:
             self._add(runs, fields)
 
     def on_unmatched(self, report):
-        """Handle an UNMATCHED report: a packet arrived whose hole the card left open. The hole is no residue."""
+        """Handle an UNMATCHED report: a packet arrived whose hole the card left open. The hole is not residue."""
         rsn = near(report.rsn, self.holes.next_rsn, wire.RSN_BITS)
         self.counts["unmatched"] += self.holes.fill(near(report.psn, self.cum, 32), rsn)
 

@@ -126,7 +126,7 @@ def accept(client, request, _tail, _files):
 
 def reject(client, request, _tail, _files):
     if request.reason not in REASONS:
-        raise InvalidValue(f"{request.reason} is no reason that a program has")
+        raise InvalidValue(f"{request.reason} is not a reason that a program has")
     _find(client, request).reject(request.reason, request)
     return {}, []
 

@@ -178,7 +178,7 @@ class ConnectionId:
 
     def _offer(self, param, **more):
         if not 0 < param.qp_num < 1 << 24:
-            raise InvalidValue(f"{param.qp_num} is no number of a QP")
+            raise InvalidValue(f"{param.qp_num} is not a QP number")
         return Offer(param.qp_num, self.psn, min(param.responder_resources, RD_ATOMIC_MAX),
                      min(param.initiator_depth, RD_ATOMIC_MAX), min(param.rnr_retry_count, RETRIES_MAX),
                      int(bool(param.srq)), retry_count=min(param.retry_count, RETRIES_MAX), **more)

@@ -83,7 +83,7 @@ class DatagramId(ConnectionId):
         """Answer the request with a queue pair. There is no event."""
         self._check(ResolutionState.RECEIVED)
         if not 0 < param.qp_num < MULTICAST_QPN:
-            raise InvalidValue(f"{param.qp_num} is no number of a QP")
+            raise InvalidValue(f"{param.qp_num} is not a QP number")
         data = private_data(param, private_bytes(Attribute.SIDR_REP))
         self.qkey, self.user = param.qkey or self.qkey, user
         self.connection.answer(self.agent.now(), SidrStatus.VALID, data, qpn=param.qp_num, qkey=self.qkey)

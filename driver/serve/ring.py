@@ -14,7 +14,7 @@ class Violation(PyverbsError):
 
 
 class Ended(Violation):
-    """The program has ended, which is no fault."""
+    """The program has ended, which is not a fault."""
 
 
 class SharedRing:

@@ -19,7 +19,7 @@ def between(name, value, low, high):
     Raises
     ------
     TypeError
-        If it is no integer.
+        If it is not an integer.
     ValueError
         If it is not from ``low`` to ``high``.
     """

@@ -84,7 +84,7 @@ class Incarnation:
         Raises
         ------
         UnsupportedRequest
-            If part of it is no memory of the client; the card reports that.
+            If part of it is not memory of the client; the card reports that.
         DmaLost
         """
         if not self._may_access():

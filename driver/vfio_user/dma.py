@@ -56,7 +56,7 @@ class SharedFile:
     Raises
     ------
     DmaError
-        EINVAL if it is no shared memory or too short, ENOMEM if it cannot be mapped.
+        EINVAL if it is not shared memory or too short, ENOMEM if it cannot be mapped.
     """
 
     def __init__(self, file: int, least: int) -> None:
@@ -121,7 +121,7 @@ class DmaMap:
     """Ranges by DMA address. They do not overlap.
 
     A file is opened once per connection, however many ranges are in it: each DMA_MAP brings another descriptor of it. A
-    range without descriptor could be accessed by messages only, which this server does not send: it is no memory.
+    range without descriptor could be accessed by messages only, which this server does not send: it is not memory.
 
     Attributes
     ----------

@@ -35,7 +35,7 @@ class Interrupts:
         Raises
         ------
         DmaError
-            EINVAL if there are no such interrupts, or if a file is no eventfd. Nothing is changed.
+            EINVAL if there are no such interrupts, or if a file is not an eventfd. Nothing is changed.
         """
         if start + count > self.counts.get(kind, 0) or files and len(files) != count \
                 or any(os.readlink(f"/proc/self/fd/{file}") != EVENTFD for file in files):

@@ -225,7 +225,7 @@ def parse_version(body: bytes) -> tuple[int, int, dict[str, Any]]:
     except (ValueError, RecursionError):
         capabilities = None
     if not isinstance(capabilities, dict):
-        raise Violation("the capabilities of VERSION are no JSON object")
+        raise Violation("the capabilities of VERSION are not a JSON object")
     return numbers.major, numbers.minor, capabilities
 
 
@@ -235,13 +235,13 @@ def negotiated(proposed: dict[str, Any]) -> dict[str, Any]:
     Raises
     ------
     Violation
-        If a limit is no number.
+        If a limit is not a number.
     """
     found: dict[str, Any] = {}
     for name, mine in (("max_msg_fds", FILES_MAX), ("max_data_xfer_size", DATA_BYTES_MAX), ("max_dma_maps", MAPS_MAX)):
         limit = proposed.get(name, DEFAULTS[name])
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
-            raise Violation(f"the capability {name} is no number")
+            raise Violation(f"the capability {name} is not a number")
         found[name] = min(limit, mine)
     found["pgsizes"] = PAGE
     if proposed.get("write_multiple") is True:

@@ -32,8 +32,8 @@ def named(name: str, shape: Shape) -> Fabric:
     """
     found = _NUMBERED.fullmatch(name)
     if found is None or int(found[2] or 1) > FLOWS_MAX:
-        raise BadSettings(f"{name!r} is no fabric; choose one of {NAMES}, with -N for N flows, up to {FLOWS_MAX}, or a "
-                          "file *.toml")
+        raise BadSettings(f"{name!r} is not a fabric; choose one of {NAMES}, with -N for N flows, up to {FLOWS_MAX}, "
+                          "or a file *.toml")
     kind, number = found[1], int(found[2] or 0)
     if not number:
         return TOPOLOGIES[kind](shape)

@@ -23,12 +23,12 @@ def read(path: Path) -> Fabric:
     Raises
     ------
     BadSettings
-        If the file is no description of a fabric.
+        If the file is not a description of a fabric.
     """
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise BadSettings(f"{str(path)!r} is no TOML file that can be read: {error}") from None
+        raise BadSettings(f"{str(path)!r} is not a TOML file that can be read: {error}") from None
     if unknown := set(found) - {"hosts", "watched", *TABLES}:
         raise BadSettings(f"{sorted(unknown)[0]!r} is nothing of a fabric; it has hosts, watched, {', '.join(TABLES)}")
     parts = {name: _tables(found.get(name, []), name, kind) for name, kind in TABLES.items()}

@@ -37,7 +37,7 @@ def command(name):
     ):
         plan = options.plan(name, backend, stage)
         if out_json and not out_json_file.parent.is_dir():
-            refuse(f"--out_json_file is {str(out_json_file)!r}, but {str(out_json_file.parent)!r} is no folder")
+            refuse(f"--out_json_file is {str(out_json_file)!r}, but {str(out_json_file.parent)!r} is not a folder")
         from weft.tb.app.perf.run import run as measure
         raise typer.Exit(measure(plan, backend, stage, gbits=report_gbits,
                                  out_json=out_json_file if out_json else None, command=typed_command()))

@@ -87,7 +87,7 @@ def run(
     """Run a program on a host of `weft serve`: its RDMA device is that host's card."""
     path = (folder / f"{host}.sock").resolve()
     if not path.is_socket():
-        refuse(f"{path} is no socket: no `weft serve` has a host {host} there")
+        refuse(f"{path} is not a socket: no `weft serve` has a host {host} there")
     if network:
         from weft.tb.app.serve.network import NoNetwork, enter
         try:

@@ -27,7 +27,7 @@ def _address(mark, base, count):
 def _host_and_port(text):
     host, _, port = text.rpartition(":")
     if not port.isdecimal() or not 1 <= int(port) <= PORT_MAX:
-        raise ValueError(f"port {port!r} must be a whole number from 1 to {PORT_MAX}")
+        raise ValueError(f"it must be HOST:PORT, with a port from 1 to {PORT_MAX}")
     return host, int(port)
 
 

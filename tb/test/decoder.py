@@ -155,7 +155,7 @@ def decode(frame):
     _need(total == len(ip), f"IP total length {total}, but {len(ip)} bytes follow the Ethernet header")
     sport, dport, udp_length, udp_checksum = struct.unpack_from("!HHHH", ip, 20)
     _need(dport == ROCE_PORT, f"UDP port {dport} is not RoCEv2")
-    _need(udp_length == total - 20, f"UDP length {udp_length}, IP says {total - 20}")
+    _need(udp_length == total - 20, f"UDP length {udp_length}, IP has {total - 20}")
     _need(udp_checksum == 0, f"UDP checksum {udp_checksum:#06x}, RoCEv2 uses zero")
     icrc = ip[-4:]
     expected = invariant_crc(ip[:-4])

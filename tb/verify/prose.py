@@ -1,7 +1,9 @@
-"""Prose check: phrases that the project's style excludes, in docstrings, comments, messages and documents.
+"""Prose check: phrases that the project's style excludes, in docstrings, comments, messages, texts and documents.
 
 ``python -m weft.tb.verify.prose [PATHS]`` prints each finding with file and line, then the rules, and exits with 1 if
-there was a finding. ``make lint`` checks the folders that are clean. Code, quoted text and identifiers are not checked.
+there was a finding. ``make lint`` checks the folders that are clean. Texts are strings of three words or more, without
+signs of code: names of checks, figures and cases, and values of TOML and YAML files. Code, quoted text and identifiers
+are not checked.
 """
 
 import argparse
@@ -49,7 +51,11 @@ RULES = (
     Rule(r"\bbehind\b", "after, because of, downstream of"),
     Rule(r"\b(cards?|model) in time\b", "timing model, timed card"),
     Rule(r"\bclock on the wall\b", "wall-clock time"),
-    Rule(r"\bin vain\b", "spurious, without effect"),
+    Rule(r"\b(in )?vain\b", "spurious, without effect"),
+    Rule(r"\b(alive|dies|died)\b", "running; a signal ends it"),
+    Rule(r"\bthe own\b", "this, the local"),
+    Rule(r"\bto and fro\b", "in both directions"),
+    Rule(r"\b(for|after|at most|by) so (long|much|far)\b", "the quantity"),
     Rule(r"\b(goes|going|went) on\b", "continue"),
     Rule(r"\b(gives?|gave|given) way\b", "yield"),
     Rule(r"\b(comes?|came) of\b", "result from"),
@@ -61,13 +67,16 @@ RULES = (
 # Quoted text, addresses, and the names that a section of a docstring describes.
 QUOTED = re.compile(r"`+[^`\n]*`+|(?<!\w)'[^'\n]*'(?!\w)|\"[^\"\n]*\"|https?://\S+|\]\([^)\n]*\)|"
                     r"^ *\w+(?:, \w+)* : (?:callable\(.*)?", re.MULTILINE)
+# A string that is text: words and punctuation of sentences.
+TEXT = re.compile(r"(?=\s*(?:\S+\s+){2}\S)[\w\s.,;:'()%&+/`?!–…±µ-]+")
 # Beginning of a comment, by suffix.
 C = r"//|/\*|\*(?=\s)"
 COMMENT = {"": "#", ".sh": "#", ".toml": "#", ".yml": "#", ".yaml": "#", ".service": "#", ".rules": "#", ".tcl": "#",
            ".Dockerfile": "#", ".c": C, ".h": C, ".cpp": C}
-# Message to a person, by suffix: the words of echo, and a literal of several words in C.
-LITERAL, ECHO = r'"((?:[^"\\\n]|\\.)*)"', r"\becho\b\s+(.*)"
-MESSAGE = {"": ECHO, ".sh": ECHO, ".c": LITERAL, ".h": LITERAL, ".cpp": LITERAL}
+# Message to a person, by suffix: the words of echo, a literal of several words in C and TOML, a value in YAML.
+LITERAL, ECHO, VALUE = r'"((?:[^"\\\n]|\\.)*)"', r"\becho\b\s+(.*)", r"^[\s-]*[\w-]+:\s+(.*)"
+MESSAGE = {"": ECHO, ".sh": ECHO, ".c": LITERAL, ".h": LITERAL, ".cpp": LITERAL, ".toml": LITERAL, ".yml": VALUE,
+           ".yaml": VALUE}
 MESSAGES = ("print", "echo", "exit", "error", "add_argument", "Option", "Argument", "Setting", "_flag", "_number",
             "chance", "fail", "refuse")
 
@@ -115,6 +124,8 @@ def _python(source):
             yield from _strings(node)
         elif isinstance(node, ast.Assert) and node.msg:
             yield from _strings(node.msg)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and TEXT.fullmatch(node.value):
+            yield node.lineno, node.value, False
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string.lstrip("# "), False

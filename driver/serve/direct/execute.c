@@ -98,7 +98,7 @@ void drained(struct qp *qp) {
     if (qp->notify_drained) notice(qp->client->host->fabric, qp->tag, OF_QP, IBV_EVENT_SQ_DRAINED);
 }
 
-/* Return the status of a request that its own card refuses, or success. */
+/* Return the status of a request that the requester's card refuses, or success. */
 static enum ibv_wc_status check(const struct qp *qp, const struct request *r) {
     if (r->refused) return r->refused;
     if (r->opcode < IBV_WR_RDMA_READ) {

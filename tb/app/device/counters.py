@@ -16,7 +16,7 @@ def text(device: str, counters: dict[str, int]) -> str:
 
 
 class BadReport(Exception):
-    """File that is no report of a run; the message has the reason."""
+    """File that is not a report of a run; the message has the reason."""
 
 
 def of_report(path: Path) -> dict[str, dict[str, int]]:
@@ -25,4 +25,4 @@ def of_report(path: Path) -> dict[str, dict[str, int]]:
         sides = json.loads(path.read_text())["counters"]
         return {side: {name: int(sides[side][name]) for name, _ in abi.COUNTERS} for side in ("a", "b")}
     except (ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
-        raise BadReport(f"{str(path)!r} is no report of weft sim: {type(error).__name__}: {error}") from None
+        raise BadReport(f"{str(path)!r} is not a report of weft sim: {type(error).__name__}: {error}") from None

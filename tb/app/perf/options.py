@@ -106,11 +106,11 @@ class Options:
                 (self.size and self.every, "-s with -a", "-a is all sizes"),
                 (self.every and self.duration, "-a with -D", "a duration is of one size, as in perftest"),
                 (self.iters and self.duration, "-n with -D", "one of them ends the test"),
-                (self.bidirectional and not bandwidth, "-b", "a test of latency goes to and fro by itself"),
+                (self.bidirectional and not bandwidth, "-b", "a test of latency uses both directions already"),
                 (self.rx_depth and verb != "send", "-r", "only sends take receives"),
                 (self.atomic_type and not atomic, "-A", "only the tests of atomics have types"),
                 (self.outs and not fetches, "-o", "only reads and atomics have a separate limit"),
-                (self.inline_size is not None and fetches, "-I", "what is fetched has no data that could be inline"),
+                (self.inline_size is not None and fetches, "-I", "a read or an atomic has no inline data"),
                 *((getattr(self, key) and not bandwidth, short, "a test of latency has one outstanding message")
                   for key, short in (("qp", "-q"), ("tx_depth", "-t"), ("post_list", "-l"), ("cq_mod", "-Q"))),
                 ((self.post_list or 1) > 1 and self.cq_mod, "-Q with -l", "a posted list has one completion")):

@@ -52,9 +52,9 @@ def goodput(rows: list[Row], command: str) -> Figure:
     body = picture(lambda axes: lines(axes, rows, "loss", lambda row: row["goodput"], "scheme"),
                    xlabel="loss", ylabel="goodput, share of the payload rate", log="x", legend="",
                    title=conditions(rows))
-    return Figure("goodput", "Goodput against loss", "What is placed for the first time, after warm-up, as a share of "
-                  "what the line carries without loss; every scheme meets the same losses. The best possible is "
-                  "1 - loss.", body, command)
+    return Figure("goodput", "Goodput against loss", "Bytes that are placed for the first time after warm-up, as a "
+                  "share of the line's payload rate without loss. All schemes lose the same packets. The upper bound "
+                  "is 1 - loss.", body, command)
 
 
 def completion(rows: list[Row], command: str) -> Figure:
@@ -68,9 +68,9 @@ def completion(rows: list[Row], command: str) -> Figure:
                       color=f"C{sorted({kind[0] for kind in kinds}).index(loss)}",
                       label=f"loss {loss:g}{'' if marker else ', probe after a silence'}")
 
-    return Figure("completion", "How long a transfer takes", "Share of the transfers of 128 MiB that are complete "
-                  "after so long, each with separate losses. Dotted: the sender detects only by a silence that its "
-                  "last packets were lost; drawn through: it asks as soon as nothing more is to be sent.",
+    return Figure("completion", "Completion of transfers", "Share of the transfers of 128 MiB that are complete "
+                  "by a time; each transfer has separate losses. Dotted: the sender detects a loss of its last "
+                  "packets by a time-out. Solid: it sends a probe after its last packet.",
                   picture(inside, xlabel="completion, ms", ylabel="share of transfers", legend="",
                           title=conditions(rows)), command)
 
@@ -80,11 +80,11 @@ def memory(rows: list[Row], command: str) -> Figure:
         for scheme in CARD_SCHEMES:
             axes.plot(CARD_QPS, [card_bytes(Experiment(scheme=scheme, qps=qps, rtt_ms=rows[0]["rtt_ms"]))
                                  for qps in CARD_QPS], label=f"card, {scheme}")
-        lines(axes, [row | {"what": "host, adamap"} for row in rows], "qps",
-              lambda row: row["host_bytes"] or NOT_ZERO, "what", style="k--")
+        lines(axes, [row | {"curve": "host, adamap"} for row in rows], "qps",
+              lambda row: row["host_bytes"] or NOT_ZERO, "curve", style="k--")
 
-    return Figure("memory", "Memory of card and host", "On the card: for the receive window, estimates for the rivals. "
-                  "In the host: the most that the knitting buffer had in use at once.",
+    return Figure("memory", "Memory of card and host", "Card: memory of the receive window, estimated for the other "
+                  "schemes. Host: peak use of the knitting buffer.",
                   picture(inside, xlabel="QPs", ylabel="bytes", log="xy", legend="", title=conditions(rows)), command)
 
 
@@ -92,39 +92,39 @@ def stalls(rows: list[Row], command: str) -> Figure:
     named = [row | {"read": f"{row['dma_us']:g} µs"} for row in sorted(rows, key=lambda row: row["dma_us"])]
     body = picture(lambda axes: lines(axes, named, "depth", lambda row: max(NOT_ZERO, choose.stalled(row)), "read"),
                    xlabel="nodes of a list cached, n", ylabel="retransmissions that waited", log="y",
-                   legend="a read of host memory", title=conditions(rows))
-    return Figure("stalls", "Waiting for a node", "Share of the retransmissions whose node was not on the card when "
-                  f"they came; {NOT_ZERO:g} stands for none.", body, command)
+                   legend="read of host memory", title=conditions(rows))
+    return Figure("stalls", "Waiting for a node", "Share of the retransmissions that arrived before their node was "
+                  f"on the card; {NOT_ZERO:g} stands for none.", body, command)
 
 
 def sequence(command: str) -> Figure:
-    return Figure("sequence", "A recovery", "One QP, 1 % of its packets lost and everything for a quarter of a round "
-                  "trip: each packet as it is sent; what was lost goes out again a round trip later, before anything "
-                  "new.", recovery.draw(), command)
+    return Figure("sequence", "A recovery", "One QP that loses 1 % of its packets, and all packets for a quarter of a "
+                  "round trip. A mark is a sent packet. Lost packets are retransmitted a round trip later, before "
+                  "new packets.", recovery.draw(), command)
 
 
 def calibration(compared: list[Compared] | None) -> Figure:
     """Return the figure of a calibration; None: no comparison has run."""
     title, text = "Accuracy of the timing model", (
-        "Scenarios on the RTL and in the timing model: relative difference of the model's time. Those "
-        "that judge were not looked at to choose the model's constants; dashed: what they may differ by. ")
+        "Scenarios on the RTL and in the timing model: relative error of the model's time. The constants of the "
+        "model were chosen without the test scenarios; dashed: the permitted error of those. ")
     if compared is None:
-        return Figure("calibration", title, f"{text}None were compared here yet: run the command.",
+        return Figure("calibration", title, f"{text}No comparison has run here yet: run the command.",
                       "<p>No figure yet.</p>", COMMAND)
     judging = [one for one in compared if one.judges]
 
     def inside(axes: Axes) -> None:
-        for label, style, judges in (("chosen by", "C7.", False), ("judges", "C0o", True)):
+        for label, style, judges in (("calibration", "C7.", False), ("test", "C0o", True)):
             shown = [one for one in compared if one.judges == judges]
             axes.plot([one.cycles for one in shown], [100 * one.time_error for one in shown], style, markersize=4,
-                      label=f"{len(shown)} scenarios, {label}")
+                      label=f"{len(shown)} {label} scenarios")
         ends = [edge(one.cycles for one in compared) for edge in (min, max)] if compared else []
         for bar in (-TIME_MAX, TIME_MAX):
             axes.plot(ends, [100 * bar] * len(ends), "C3--", linewidth=1)
 
-    return Figure("calibration", title, f"{text}Of {len(judging)} that judge the worst is "
-                  f"{max((abs(one.time_error) for one in judging), default=0):.2%} off in time and "
-                  f"{max((abs(one.stall_error) for one in judging), default=0):.2%} in cycles of waiting; "
+    return Figure("calibration", title, f"{text}Largest error of {len(judging)} test scenarios: "
+                  f"{max((abs(one.time_error) for one in judging), default=0):.2%} in time, "
+                  f"{max((abs(one.stall_error) for one in judging), default=0):.2%} in cycles of waiting. "
                   f"{sum(one.mismatches for one in judging)} of their sequences of reports and matches differ.",
                   picture(inside, xlabel="cycles on the RTL", ylabel="model's time over the RTL's, %", log="x",
                           legend=""), COMMAND)
@@ -137,7 +137,8 @@ def chosen(paths: dict[str, Experiment] | None, command: str) -> Figure:
     body = "".join(
         f"<tr><td>{escape(name)}</td><td>{used:,}</td><td>{blocks:,}</td><td>{blocks // 16:,}</td><td>{depth}</td>"
         f"<td>{part:.2%}</td></tr>" for name, used, blocks, part, depth in rows)
-    return Figure("sizes", "What to choose", "Blocks: twice what was used at most, a power of two. n: the least with "
-                  "one retransmission in a thousand that waits, or 16; reads of host memory take 1 µs.",
+    return Figure("sizes", "Recommended settings", "Blocks: twice the peak use, rounded up to a power of two. n: the "
+                  "smallest depth at which at most one retransmission in a thousand waits, or 16. Reads of host "
+                  "memory take 1 µs.",
                   f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>',
                   command)

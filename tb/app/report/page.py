@@ -38,7 +38,7 @@ def page(figures: Iterable[Figure], *, version: str, command: str) -> str:
 <body>
 <h1>Weft over wide-area paths</h1>
 <p>Results of a packet-level model for Adamap and other schemes of loss recovery. Time is counted in packets on the
-line; there is no congestion control. How each scheme is treated, and what is left out, is in docs/wan.md.</p>
+line; there is no congestion control. docs/wan.md describes the schemes and the limits of the model.</p>
 {parts}
 <footer>Version {escape(version)}, made by <code>{escape(command)}</code></footer>
 </body>

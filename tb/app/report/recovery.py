@@ -37,14 +37,14 @@ def draw(x: Experiment = PATH) -> str:
     packets, known = trace(x)
 
     def inside(axes: Axes) -> None:
-        kinds = (("sent", False, False, ".", "tab:blue", 3), ("sent again", True, False, "^", "tab:green", 3),
-                 ("lost", False, True, "x", "tab:red", 4), ("sent again and lost", True, True, "X", "black", 7))
+        kinds = (("sent", False, False, ".", "tab:blue", 3), ("retransmitted", True, False, "^", "tab:green", 3),
+                 ("lost", False, True, "x", "tab:red", 4), ("retransmitted and lost", True, True, "X", "black", 7))
         for name, again, lost, marker, colour, size in kinds:
             found = [(at, psn) for at, psn, *kind in packets if kind == [again, lost]]
             if found:
                 axes.plot(*zip(*found, strict=True), marker, color=colour, markersize=size, label=name)
         times, cum, una = zip(*known, strict=True)
-        axes.plot(times, cum, color="tab:orange", label="receiver has all before")
-        axes.plot(times, una, color="tab:purple", linestyle="--", label="sender knows of all before")
+        axes.plot(times, cum, color="tab:orange", label="received without gaps (receiver)")
+        axes.plot(times, una, color="tab:purple", linestyle="--", label="acknowledged (sender)")
 
     return picture(inside, xlabel="time, µs", ylabel="PSN", legend="")

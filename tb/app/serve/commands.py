@@ -92,7 +92,7 @@ def command_of(table: object, hosts: Collection[str], names: Collection[str] = C
     known = fields(COMMANDS[do])
     values = {name: value for name, value in table.items() if name != "do" and name not in others}
     if extra := [name for name in values if name not in known]:
-        raise BadSettings(f"{extra[0]!r} is no setting of {do}; choose among {', '.join((*known, *others))}")
+        raise BadSettings(f"{extra[0]!r} is not a setting of {do}; choose among {', '.join((*known, *others))}")
     command = COMMANDS[do](**values)
     for name in {"source", "destination"} & set(known):
         if (host := getattr(command, name)) is not None and host not in list(hosts):
@@ -105,10 +105,10 @@ def schedule_of(text: str, hosts: Collection[str]) -> tuple[str | None, list[Ste
     try:
         found = tomllib.loads(str(text))
     except (ValueError, RecursionError) as error:
-        raise BadSettings(f"the schedule is no TOML: {error}") from None
+        raise BadSettings(f"the schedule is not TOML: {error}") from None
     tables, seed = found.pop("step", []), found.pop("seed", None)
     if found:
-        raise BadSettings(f"{next(iter(found))!r} is no part of a schedule, which has a seed and tables [[step]]")
+        raise BadSettings(f"{next(iter(found))!r} is not a part of a schedule, which has a seed and tables [[step]]")
     if not isinstance(tables, list) or len(tables) > STEPS_MAX:
         raise BadSettings(f"a schedule has up to {STEPS_MAX} tables [[step]]")
     steps, starts = [], fields(Step)

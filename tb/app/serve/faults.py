@@ -15,7 +15,7 @@ from weft.tb.app.serve.settings import Settings
 
 RULES_MAX, MS_NS = 100, 1_000_000
 WITHOUT_LINKS = {"direct": "direct back end, which has no packets",
-                 "pci": "pci back end, whose links are no simulated ones"}
+                 "pci": "pci back end, whose links are not simulated"}
 
 
 def text_of(settings: dict[str, Any]) -> str:

@@ -77,7 +77,7 @@ def _call(name: str, *arguments: object) -> None:
 
 
 def _start(folder: Path, host: str, names: Mapping[str, str], note: TextIO) -> None:
-    """Start the process that holds the namespace. It is no child of this one, which may wait for its children."""
+    """Start the process that holds the namespace. It is not a child of this one, which may wait for its children."""
     ours, theirs = os.pipe()
     if (child := os.fork()) == 0:
         if os.fork() == 0:

@@ -87,8 +87,8 @@ class PciBackend(CardBackend):
             with contextlib.suppress(PyverbsRDMAError, TimeoutError):
                 self._count(host)
             if counted := self._counted.get(host):
-                yield (f"host {host}: {counted['tx_packets']} packets sent, {counted['tx_retransmissions']} of them "
-                       f"again, {counted['rx_packets']} received, {counted['holes']} lost on the way here")
+                yield (f"host {host}: {counted['tx_packets']} packets sent, {counted['tx_retransmissions']} of "
+                       f"them retransmissions, {counted['rx_packets']} received, {counted['holes']} of the peers' lost")
 
     def _count(self, host: str) -> None:
         self._counted[host] = self.statistics(host)

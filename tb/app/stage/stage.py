@@ -36,7 +36,7 @@ class Backend:
 # New back ends are added only here.
 BACKENDS = {
     "functional": Backend(
-        "Functional cards: what must happen, in Python.",
+        "Functional cards: the behaviour without time, in Python.",
         "simulated: frames leave at 100 Gb/s and take half a round trip; cards and drivers take no time",
         messages=1000, bytes=64 << 20),
     "model": Backend(

@@ -50,19 +50,19 @@ def read(path: Path | None, options: Iterable[str], of: str | None = None) -> Pl
         try:
             found = tomllib.loads(path.read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise BadPlan(f"{str(path)!r} is no TOML file: {error}") from None
+            raise BadPlan(f"{str(path)!r} is not a TOML file: {error}") from None
     if unknown := set(found) - {"of", "fixed", "vary", "picture"}:
         raise BadPlan(f"there is no table {sorted(unknown)[0]!r} in a sweep; they are fixed, vary and picture")
     for name in ("fixed", "vary", "picture"):
         if not isinstance(found.setdefault(name, {}), dict):
-            raise BadPlan(f"{name} is {found[name]!r}, which is no table")
+            raise BadPlan(f"{name} is {found[name]!r}, which is not a table")
     subject = _subject(found.get("of"), of)
     fixed, vary = found["fixed"], found["vary"]
     for option in options:
         name, equals, text = option.partition("=")
         if not equals or name not in subject.fields:
-            raise BadPlan(f"{option!r} is no setting; write one as NAME=VALUE or NAME=VALUE,VALUE, NAME being one of "
-                          f"{', '.join(subject.fields)}")
+            raise BadPlan(f"{option!r} is not a setting; write one as NAME=VALUE or NAME=VALUE,VALUE, NAME being one "
+                          f"of {', '.join(subject.fields)}")
         try:
             values = [subject.fields[name].read(one) for one in text.split(",")]
         except BadSetting as error:
@@ -91,14 +91,14 @@ def _plan(subject: Subject, fixed: dict[str, Any], vary: dict[str, Any], picture
             raise BadPlan(f"{subject.article} has no {name!r}; it has {', '.join(subject.fields)}")
     for name, values in vary.items():
         if not isinstance(values, list) or not values:
-            raise BadPlan(f"{name} varies over {values!r}, which is no list of values")
+            raise BadPlan(f"{name} varies over {values!r}, which is not a list of values")
     if (count := math.prod(map(len, vary.values()))) > POINTS_MAX:
         raise BadPlan(f"the sweep has {count:,} points, and may have {POINTS_MAX:,}")
     for axis in ("x", "y", "line"):
         if axis in picture and picture[axis] not in [*subject.fields, *subject.outcomes]:
             raise BadPlan(f"the picture's {axis} is {picture[axis]!r}, which is neither a setting nor a result")
     if not isinstance(picture.get("log", []), list | str):
-        raise BadPlan(f"the picture's log is {picture['log']!r}, which is no list of axes")
+        raise BadPlan(f"the picture's log is {picture['log']!r}, which is not a list of axes")
     points = []
     for values in itertools.product(*vary.values()):
         try:

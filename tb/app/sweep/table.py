@@ -22,7 +22,7 @@ def _schema(subject: Subject) -> pa.Schema:
 
 
 class BadTable(Exception):
-    """File that is no table of a sweep; the message is a sentence."""
+    """File that is not a table of a sweep; the message is a sentence."""
 
 
 def key(row: Row, subject: Subject) -> tuple[Any, ...]:

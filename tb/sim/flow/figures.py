@@ -57,7 +57,7 @@ def judged(name, rows, command):
 
 
 def output(width=FILE_WIDTH):
-    """Return the console for tables; ``width`` in columns applies where it is no terminal."""
+    """Return the console for tables; ``width`` in columns applies where it is not a terminal."""
     console = Console()
     if not console.is_terminal:
         console.width = width

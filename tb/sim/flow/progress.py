@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 POLL_S = 0.2
-FIRST_S, EVERY_S = 5, 30     # after which a phase is named, and named again, where output is no terminal
+FIRST_S, EVERY_S = 5, 30     # after which a phase is named, and named again, where output is not a terminal
 
 
 def report_progress(path, phase, done=0, total=1, **numbers):
@@ -27,7 +27,7 @@ def latest(path):
 
 
 class Lines:
-    """Progress for output that is no terminal: a line for each phase of five seconds or more, and every half minute.
+    """Progress for output that is not a terminal: a line for each phase of five seconds or more, and every half minute.
 
     Parameters
     ----------

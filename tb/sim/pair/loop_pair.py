@@ -18,7 +18,7 @@ def complete(coroutine):
         coroutine.send(None)
     except StopIteration as ended:
         return ended.value
-    raise RuntimeError(f"{coroutine} waits for something that is no LoopPair")
+    raise RuntimeError(f"{coroutine} waits for something that is not a LoopPair")
 
 
 class WatchedDevice(FunctionalDevice):

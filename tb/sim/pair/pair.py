@@ -71,7 +71,7 @@ class Pair:
         raise NotImplementedError
 
     def advance(self, nanoseconds):
-        """Let simulated time pass, at most so long, in a thread that may block."""
+        """Let at most ``nanoseconds`` of simulated time pass, in a thread that may block."""
         raise NotImplementedError
 
     def every(self, nanoseconds, function):

@@ -120,7 +120,7 @@ def spoiled(target):
     yield Case("BTH version 1", seal(edit(good, wire.BTH, wire.BTH_OFFSET, version=1)), Reason.BAD_HEADER)
     yield Case("partition 0x1234", seal(edit(good, wire.BTH, wire.BTH_OFFSET, pkey=0x1234)), Reason.BAD_HEADER)
     yield Case("other MAC", data_frame(target, dst_mac=MAC["a"]), Reason.BAD_HEADER)
-    yield Case("write to everybody", data_frame(target, dst_mac=BROADCAST), Reason.BAD_HEADER)
+    yield Case("write to the broadcast address", data_frame(target, dst_mac=BROADCAST), Reason.BAD_HEADER)
     yield Case("other IP", data_frame(target, dst_ip=IP["a"]), Reason.BAD_HEADER)
     next_own = max(wire.EXTENSIONS) + 1
     for opcode in (0x00, 0x04, 0x06, 0x0C, 0x64, next_own, 0xFF):
@@ -160,7 +160,7 @@ def forbidden(target, *, other_pd, read_only, gone, closed_qpn):
     yield case("over the end of 2^64", Reason.OUT_OF_RANGE, va=WRAP - 32)
     yield case("last byte of 2^64", Reason.OUT_OF_RANGE, va=WRAP - 1, payload=b"x")
     yield case("address 0", Reason.OUT_OF_RANGE, va=0)
-    yield case("retransmission behind the end", Reason.OUT_OF_RANGE, opcode=Opcode.RETX_WRITE_IMM, offset=length)
+    yield case("retransmission after the end", Reason.OUT_OF_RANGE, opcode=Opcode.RETX_WRITE_IMM, offset=length)
     yield case("MR of another domain", Reason.WRONG_PD, rkey=other_pd[0], va=other_pd[1])
     yield case("MR without permission", Reason.NO_PERMISSION, rkey=read_only[0], va=read_only[1])
     yield case("QP without permission", Reason.NO_PERMISSION, dest_qp=closed_qpn)
@@ -187,12 +187,12 @@ def stale(target):
                               ("of another time", generation ^ 1 << wire.QPN_BITS - 1 - QPN_WIDTH)):
         other = {"dest_qp": make_qpn(index, incarnation, QPN_WIDTH)}
         for opcode in sorted(wire.DATA_OPCODES):
-            yield Case(f"{opcode.name} for the life {name}", data_frame(target, opcode=opcode, **other),
+            yield Case(f"{opcode.name} for the incarnation {name}", data_frame(target, opcode=opcode, **other),
                        Reason.STALE_GENERATION)
         for opcode in CONTROL:
-            yield Case(f"{opcode.name} for the life {name}", control_frame(target, opcode, **other),
+            yield Case(f"{opcode.name} for the incarnation {name}", control_frame(target, opcode, **other),
                        Reason.STALE_GENERATION)
-        yield Case(f"nothing at all for the life {name}",
+        yield Case(f"nothing at all for the incarnation {name}",
                    data_frame(target, psn=target.psn + 12 & 0xFF_FFFF, payload=b"", rkey=0, ack_req=1, **other),
                    Reason.STALE_GENERATION)
 
@@ -229,7 +229,7 @@ def raw_frames(rng, slot_bytes):
         return dst + source + ethertype.to_bytes(2, "big") + rng.randbytes(length - wire.ETH.size_bytes)
 
     everybody = BROADCAST.to_bytes(6, "big")
-    yield Case("ARP to everybody", frame(wire.ETHERTYPE_ARP, 60, everybody), raw=True)
+    yield Case("ARP broadcast", frame(wire.ETHERTYPE_ARP, 60, everybody), raw=True)
     yield Case("ARP reply", frame(wire.ETHERTYPE_ARP, 60), raw=True)
     yield Case("LLDP, multicast", frame(0x88CC, 200, b"\x01\x80\xc2\x00\x00\x0e"), raw=True)
     yield Case("IPv6", frame(0x86DD, 1514), raw=True)
@@ -239,7 +239,7 @@ def raw_frames(rng, slot_bytes):
         yield Case(f"{length} bytes", frame(rng.randrange(0x0801, 0x10000), length), raw=True)
     for length in (slot_bytes + 1, 4096, 9216, 16383):
         yield Case(f"{length} bytes", frame(0x1234, length), Reason.FRAME_TOO_LONG)
-    yield Case("for somebody else", frame(wire.ETHERTYPE_ARP, 60, source), Reason.BAD_HEADER)
+    yield Case("for another host", frame(wire.ETHERTYPE_ARP, 60, source), Reason.BAD_HEADER)
     for length in (1, 6, 13):
         yield Case(f"runt of {length} bytes", rng.randbytes(length), Reason.TRUNCATED)
     garbage = bytearray(rng.randbytes(777))

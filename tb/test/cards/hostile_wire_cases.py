@@ -179,7 +179,7 @@ def window(pair, hit, receiver):
         frames.Case("into the gap", at(1, payload=b"", rkey=0)),   # without payload no key is checked
         frames.Case("retransmission of the next", at(3, opcode=Opcode.RETX_WRITE), Reason.STALE_PSN),
         frames.Case("retransmission after the list", at(1, opcode=Opcode.RETX_WRITE, rsn=0xFF_FFFF), Reason.STALE_RSN),
-        frames.Case("retransmission that nobody asked for", at(1, opcode=Opcode.RETX_WRITE), Reason.STALE_RSN),
+        frames.Case("unrequested retransmission", at(1, opcode=Opcode.RETX_WRITE), Reason.STALE_RSN),
         frames.Case("the next", at(3, payload=b"end", ack_req=1)),
     ])
     pair.contexts["b"].progress()

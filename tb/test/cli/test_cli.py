@@ -242,7 +242,7 @@ def test_unwritable_json_file_is_rejected_before_the_run(tmp_path):
     file = tmp_path / "none" / "x.json"
     done = CliRunner().invoke(app, ["write_bw", "--out_json", "--out_json_file", str(file)])
     assert done.exit_code == 2 and done.stdout == ""
-    assert done.stderr == f"weft: --out_json_file is '{file}', but '{file.parent}' is no folder\n"
+    assert done.stderr == f"weft: --out_json_file is '{file}', but '{file.parent}' is not a folder\n"
 
 
 @pytest.mark.parametrize(("checkout", "words"), [

@@ -77,13 +77,13 @@ def test_parts_and_presets_are_passed_on():
 
 
 @pytest.mark.parametrize(("words", "message"), [
-    (["sim", "loss=.9"], "loss is no parameter; they are FILE LOSS"),
+    (["sim", "loss=.9"], "loss is not a parameter; they are FILE LOSS"),
     (["sim", "loss=.9"], "; did you mean LOSS?"), (["sim", "LOS=.9"], "; did you mean LOSS?"),
     (["sim", "DELAY=3"], " PYTEST_ARGS PYTHON.  Stop."),
-    (["wave", "TTR_US=3"], "TTR_US is no parameter"),
+    (["wave", "TTR_US=3"], "TTR_US is not a parameter"),
     (["sim", "WAVES=2"], "WAVES is '2'; it must be 0 or 1"),
     (["sim", "STRADDLE=maybe"], "STRADDLE is 'maybe'; it must be 0 or 1"),
-    (["bench", "only=latency"], "only is no parameter"),
+    (["bench", "only=latency"], "only is not a parameter"),
 ])
 def test_misspelled_variable_is_rejected(words, message):
     status, lines, errors = make(*words)

@@ -40,7 +40,7 @@ def end_of(*arguments):
     (["--backend", "silicon"], ["--backend", "functional, model, rtl"]),
     (["--backend", "direct", "--loss", "0.1"], ["--loss", "needs packets"]),
     (["--time", "later"], ["--time", "wall, sim"]),
-    (["--fabric", "ring"], ["--fabric", "'ring' is no fabric", "dumbbell"]),
+    (["--fabric", "ring"], ["--fabric", "'ring' is not a fabric", "dumbbell"]),
     (["--fabric", "absent.toml"], ["--fabric", "no TOML file that can be read"]),
     (["--fabric", "incast-3"], ["--fabric", "4 hosts (a0, a1, a2, b)", "2 are given"]),
     (["--fabric", "pair", "--hosts", "a,b,c"], ["--fabric", "2 hosts", "3 are given"]),
@@ -61,7 +61,7 @@ def test_bad_options_print_a_sentence_and_exit_with_2(arguments, words, tmp_path
 
 
 @pytest.mark.parametrize(("text", "words"), [
-    ("seed = ", ["the schedule is no TOML"]),
+    ("seed = ", ["the schedule is not TOML"]),
     ("sede = 1", ["'sede'", "[[step]]"]),
     ("step = 5", ["[[step]]"]),
     ("[[step]]\nat_ms = 3", ["step 1", "`do`", "set, cut, restore, rule, clear"]),

@@ -88,7 +88,7 @@ async def reset_waits(dut):
         assert status & RESET_DONE == RESET_DONE * (inputs["tables_clear"] and not hold and not core_reset)
         quiet = inputs["dma_idle"] and not inputs["sending"]
         seen["DMA in flight"] += bool(hold and not inputs["dma_idle"] and not inputs["sending"])
-        seen["amid a frame"] += bool(hold and inputs["dma_idle"] and inputs["sending"])
+        seen["during a frame"] += bool(hold and inputs["dma_idle"] and inputs["sending"])
         seen["still enabled"] += bool(hold and at_rest and quiet and control & ENABLE)
         seen["not at rest before"] += bool(hold and quiet and not at_rest)
         seen["reset"] += core_reset
@@ -104,7 +104,7 @@ async def reset_waits(dut):
             function_reset)
         idle_before = inputs["idle"]
         await RisingEdge(dut.clk)
-    for case in ("DMA in flight", "amid a frame", "still enabled", "not at rest before", "reset", "ends", "lost",
+    for case in ("DMA in flight", "during a frame", "still enabled", "not at rest before", "reset", "ends", "lost",
                  "function is reset", "though enabled"):
         assert seen[case] > 5, f"{case}: {seen}"
 

@@ -7,7 +7,7 @@ import pytest
 from weft.tb.verify import prose
 
 # A sentence for every rule, in the order of the rules; the first ones apply to the beginning of a docstring alone.
-WRONG = """
+WRONG = """# The sign marks the string as code, so the check of the tree skips it.
 What the card sends.
 It is read. Whoever reads it waits.
 Whoever reads it waits.
@@ -32,14 +32,17 @@ It waits behind the reads.
 It runs on a card in time.
 It ends by the clock on the wall.
 It is sent in vain.
+The program dies.
+It is a list of the own card.
+A message goes to and fro.
+It ends after so long.
 The list goes on.
 The input gives way.
 It comes of a loss.
 The block is to be read.
 It is used in place of a queue.
 It sends nothing but frames.
-It waits as ever.
-""".strip().split("\n")
+It waits as ever.""".split("\n")[1:]
 
 
 @pytest.fixture
@@ -59,7 +62,7 @@ def test_each_rule_finds_its_phrase(rule, sentence):
 def test_plain_text_is_clean():
     assert not list(prose.check("Return the PSN of the oldest packet. The window slides once per cycle.", opening=True))
     assert not list(prose.check("The command `weft room` prints 'so many' and \"anew\", see https://nobody.example/house."))
-    assert not list(prose.check("Two lines, and\nwhat follows them is no first line."))
+    assert not list(prose.check("Two lines, and\nwhat follows them is not a first line."))
 
 
 def test_places_and_exit_status(checkout, capsys):
@@ -69,8 +72,8 @@ def send():
     """What is sent."""
     raise ValueError("the peer told nothing")
 ''')
-    checkout.joinpath("block.md").write_text("# Title\n\n```\nanew\n```\n\nIt is `anew`.\nIt is sent anew.\n")
-    checkout.joinpath("block.c").write_text("int anew; // counts so many\n")
+    checkout.joinpath("block.md").write_text("# Title\n\n```\nanew;\n```\n\nIt is `anew`.\nIt is sent anew.\n")
+    checkout.joinpath("block.c").write_text("int anew; // counts so many=\n")
     assert prose.main([]) == 1
     printed = capsys.readouterr().out
     assert re.findall(r"^(block\S+): '([^']*)'", printed, re.MULTILINE) == [
@@ -81,6 +84,16 @@ def send():
         file.write_text("\n")
     assert prose.main([]) == 0
     assert not capsys.readouterr().out
+
+
+def test_strings_of_words_and_values_of_settings_are_checked(checkout, capsys):
+    checkout.joinpath("block.py").write_text("CASE = 'a frame sent anew'\nCODE = 'anew = told(room, 3)', 'sent anew'\n"
+                                             "TEXT = f'{CASE} was sent so many times'\n")
+    checkout.joinpath("block.toml").write_text('name = "room"\nreason = "the room of a block"\n')
+    checkout.joinpath("block.yml").write_text("name: room\nhelp: the room of a block = n\n")
+    assert prose.main([]) == 1
+    assert re.findall(r"^(block\S+): '([^']*)'", capsys.readouterr().out, re.MULTILINE) == [
+        ("block.py:1", "anew"), ("block.py:3", "so many"), ("block.toml:2", "room"), ("block.yml:2", "room")]
 
 
 def test_names_are_no_prose():

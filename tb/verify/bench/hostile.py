@@ -213,8 +213,8 @@ def rows(found):
                                   + WIRE_OVERHEAD_BYTES)
     yield Row("hostile_goodput_alone_gbps", "Gb/s", alone, at_least=KEPT * limit)
     for kind in found["drops"]:
-        yield Row(f"hostile_goodput_kept_{kind}", "of it alone", goodput[kind] / alone, at_least=KEPT)
-    yield Row("hostile_goodput_kept_min", "of it alone", min(goodput[kind] for kind in found["drops"]) / alone,
+        yield Row(f"hostile_goodput_kept_{kind}", "of no attack", goodput[kind] / alone, at_least=KEPT)
+    yield Row("hostile_goodput_kept_min", "of no attack", min(goodput[kind] for kind in found["drops"]) / alone,
               at_least=KEPT)
     for name, key in (("false_completions", "false"), ("wrong_bytes", "wrong"), ("objects_grown", "grown")):
         yield Row(f"hostile_{name}", "", found[key], at_most=0)

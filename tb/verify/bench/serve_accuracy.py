@@ -27,7 +27,7 @@ _LAST = re.compile(r"^host a: .*; (\d+) packets lost, (\d+) sent again$", re.MUL
 
 def measure(progress):
     build(LIBRARY_FOLDER)
-    report_progress(progress, "what the benchmarks say", 0, 4)
+    report_progress(progress, "the benchmarks", 0, 4)
     gbps = verbs.run_operations(progress=progress)[WROpcode.RDMA_WRITE.name]
     reference = {row.name: row.value for row in latency.measure(progress)}
     microseconds = reference["post_send_to_receiver_completion_ns"] / 1000

@@ -16,8 +16,8 @@ LOOK_CYCLES = 10                  # of the prefetcher for a read and its first b
 READ_NS = 1000
 QP_FIELDS = {
     "state": "RESET, RTR, RTS or ERR", "generation": "the part of the QPN that the index leaves",
-    "pd": "protection domain", "access": "what the peer may do",
-    "peer_ip": "the only peer whose packets the QP accepts", "psn_guard": "how far ahead its packets may be"}
+    "pd": "protection domain", "access": "permitted accesses of the peer",
+    "peer_ip": "the only peer whose packets the QP accepts", "psn_guard": "largest permitted jump of its PSNs"}
 LOSSES = ("1e-4", "1e-3", "1e-2", "1e-1")
 
 

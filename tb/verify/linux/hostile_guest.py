@@ -113,7 +113,7 @@ class HostileGuest:
             self.client.write(Region.BAR0, offset, rng.randbytes(count))
 
     def reset(self):
-        """Reset the function or the card, with what it does."""
+        """Reset the function or the card during its work."""
         way = self.rng.randrange(3)
         if way == 0:
             self.client.write(Region.CONFIG, DEVICE_CONTROL, FLR)
@@ -201,7 +201,7 @@ class HostileGuest:
         self.write(f"{name}_cons", self.rng.choice([0, 1 << abi.ARM_BIT, self.rng.getrandbits(32)]))
 
     def step(self):
-        """Do one harmful thing."""
+        """Do one harmful action."""
         actions = (self.ring, self.ring, self.ring, self.reports, self.remove, self.restore, self.access,
                    self.interrupts, self.write_all, self.reset)
         self.rng.choices(actions, (6, 6, 6, 4, 3, 3, 4, 1, 1, 1))[0]()

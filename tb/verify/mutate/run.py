@@ -52,7 +52,7 @@ def run(subsystems=(), count=COUNT, seed=SEED, jobs=2):
         merge_report(rows(entries, count, seed), "weft mutants", whole=True)
     console.print(f"report {REPORT}", style="dim", soft_wrap=True)
     problems = [f"survived: {e.name}, {e.place}" for e in entries if e.result == "survived"]
-    problems += [f"{FILE.name} explains what is no survivor (any more): {name}"
+    problems += [f"{FILE.name} has an entry for {name}, which is not a survivor"
                  for name in ([] if subsystems else stale)]
     problems += [f"{row.name} is {row.value:.3f}; the bar is {row.bar}" for row in rows(entries, count, seed)
                  if row.missed]

@@ -2,7 +2,7 @@
 
 A talker sends random messages, several at once. A poster writes random requests and numbers into its rings; it is
 connected to a victim on the other host. Two other programs exchange data meanwhile. ``COUNT`` messages and ring
-entries must leave the daemon alive and the data of the others right. No byte outside of regions changes, and the
+entries must leave the daemon running and the data of the others right. No byte outside of regions changes, and the
 daemon keeps no descriptor, mapping or memory.
 """
 

@@ -97,7 +97,7 @@ def table(session, programs, backend, loss, ports):
 
 
 def good(row):
-    """Return whether a row is no failure."""
+    """Return whether a row is not a failure."""
     return row["status"] in (PASSED, MISSING, LOST) or row["status"].startswith(FORBIDDEN)
 
 

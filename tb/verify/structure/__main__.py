@@ -12,7 +12,7 @@ from weft.tb.verify.structure import measure
 from weft.tb.verify.structure.layers import ROOT
 
 app = typer.Typer(add_completion=False)
-WIDTH = 110       # columns, where the output is no terminal
+WIDTH = 110       # columns, where the output is not a terminal
 
 
 @app.command()

@@ -162,7 +162,7 @@ def test_same_seed_repeats_the_run(tmp_path):
 
 
 @pytest.mark.parametrize(("settings", "name", "words"), [
-    ({"hosts": 3}, "hosts", "a line has two ends"), ({"fabric": "ring"}, "fabric", "is no fabric"),
+    ({"hosts": 3}, "hosts", "a line has two ends"), ({"fabric": "ring"}, "fabric", "is not a fabric"),
     ({"fabric": "incast-3", "hosts": 3}, "fabric", r"4 hosts \(a0, a1, a2, b\), and 3 are given"),
     ({"fabric": "incast-4"}, "fabric", "it has 5 hosts, and back end rtl at most 4"),
     ({"fabric": "incast-16", "backend": "model"}, "fabric", "it has 17 hosts, and back end model at most 16"),

@@ -138,7 +138,7 @@ def test_link_without_delivery_prints_a_sentence():
     (["read_bw", "-o", "17"], "1 to 16"), (["atomic_bw", "-s", "16"], "8 bytes"), (["atomic_bw", "-a"], "8 bytes"),
     (["atomic_bw", "-A", "SWAP"], "CMP_AND_SWAP"), (["write_lat", "-q", "2"], "one outstanding message"),
     (["send_lat", "-t", "2"], "one outstanding message"), (["read_lat", "-l", "2"], "one outstanding message"),
-    (["send_lat", "-b"], "to and fro"),
+    (["send_lat", "-b"], "uses both directions"),
     (["write_bw", "--loss", "2"], "0 to 1"), (["write_bw", "--rtt-us", "-1"], "--rtt-us"),
     (["write_bw", "--seed", "x"], "--seed"), (["write_bw", "--preset", "huge"], "test, basic, full"),
     (["write_bw", "-q", "14", "-s", "2000000"], "choose a larger one"), (["write_bw", "--port", "1"], "No such option"),

@@ -69,13 +69,13 @@ def test_pictures_have_their_conditions_and_ours_in_front(page):
 
 def test_calibration_is_shown_as_numbers(page):
     text = page.read_text(encoding="utf-8")
-    assert "Of 4 that judge the worst is 3.00% off in time and 0.50% in cycles of waiting; 1 of their sequences" in text
-    assert "4 scenarios, judges" in text and "<code>weft calibrate</code>" in text
+    assert "Largest error of 4 test scenarios: 3.00% in time, 0.50% in cycles of waiting. 1 of their sequences" in text
+    assert "4 test scenarios" in text and "<code>weft calibrate</code>" in text
 
 
 def test_page_without_calibration_names_its_command():
     figure = calibration(None)
-    assert "None were compared here yet" in figure.text and figure.command == "weft calibrate"
+    assert "No comparison has run here yet" in figure.text and figure.command == "weft calibrate"
 
 
 @pytest.mark.parametrize("content", ["", "{}x", '[{"name": "no figures"}]', "3", '[{"cycles": 3}]'])

@@ -424,7 +424,7 @@ static void faults(int number) {
     _exit(9);
 }
 
-/* Handlers after which the program dies of its fault, and how often they are called. */
+/* Handlers after which the fault ends the program, and how often they are called. */
 static const struct {
     void (*first)(int), (*second)(int);
     int flags, times;

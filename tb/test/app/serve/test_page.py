@@ -69,7 +69,7 @@ def script(folder):
 
 def test_every_command_of_the_page_runs(library, tmp_path, needs_namespaces):
     if (absent := [name for name in NEEDED if shutil.which(name) is None]) and not tools_expected():
-        pytest.skip(f"{absent} are missing; the page says which packages have them")
+        pytest.skip(f"{absent} are missing; the page names their packages")
     build, printed = tmp_path / "build", tmp_path / "said"
     shutil.copytree(library.parent, build / "ibverbs")
     with needs_namespaces(), namespaces() as spaces, printed.open("w") as output:

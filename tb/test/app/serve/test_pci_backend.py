@@ -158,9 +158,9 @@ def test_a_function_that_will_be_removed_is_fatal_for_its_host_alone(served):
 
 def test_a_card_that_cannot_be_opened_is_a_sentence():
     def opener(address):
-        raise PyverbsRDMAError(f"the PCI function {address} is no card", errno.ENODEV)
+        raise PyverbsRDMAError(f"the PCI function {address} is not a card", errno.ENODEV)
 
-    with pytest.raises(Failure, match=r"the card of host a cannot be used: the PCI function 0000:00:03.0 is no card"):
+    with pytest.raises(Failure, match=r"the card of host a cannot be used: .* 0000:00:03.0 is not a card"):
         PciBackend(["a", "b"], HOSTS.values(), delay_ns=1000, opener=opener)
 
 

@@ -76,7 +76,7 @@ def test_clocks_show_simulated_time_and_it_stops(library):
         steps, all_of_it, processor = json.loads(result.output)
         assert steps == [READING_NS] * 4
         assert READING_NS <= all_of_it < 1_000_000 and all_of_it % READING_NS == 0
-        assert processor > 1_000_000, "the processor's time is no clock"
+        assert processor > 1_000_000, "the processor's time is not a clock"
         assert page.read_bytes() == shown and struct.unpack_from("<Q", shown)[0]
 
 

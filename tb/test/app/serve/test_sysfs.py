@@ -140,7 +140,7 @@ def test_counter_is_current_when_its_file_is_opened(library, daemon, command):
     assert after - before >= PAGES * PAGE // 4 and not any(rest)
 
 
-@pytest.mark.parametrize("answered", [False, True], ids=["before the answer", "with an answer that nobody took"])
+@pytest.mark.parametrize("answered", [False, True], ids=["before the answer", "with an answer that no thread took"])
 def test_a_child_that_is_killed_during_a_call_does_not_block_its_parent(library, daemon, answered):
     """They share a connection. The daemon does nothing until the child's call is there."""
     program = subprocess.Popen([sys.executable, "-c", CHILD, COUNTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE,

@@ -129,7 +129,7 @@ def test_the_path_is_measured_again_with_half_of_the_limit():
 
 
 def test_the_limit_returns_after_the_path_is_measured():
-    """The round after it has acknowledgements of half of the limit: they are no delivery rate."""
+    """The round after it has acknowledgements of half of the limit: they are not delivery rate."""
     one, now = steady(40e9, queue=0.5 * MS, delay_window_s=0.1)
     before = one.limit
     while one.state != DRAIN:

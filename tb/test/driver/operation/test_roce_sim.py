@@ -184,7 +184,7 @@ def test_rxe_ghost_ack(opcode):
     scene.ask(opcode, 8)
     if opcode is WRITE:
         assert scene.outcome() is WCStatus.RETRY_EXC_ERR and scene.me.qp.qp_state is QPState.ERR
-    else:           # the response is no acknowledgement, and arrives
+    else:           # the response is not an acknowledgement, and arrives
         assert scene.outcome() is SUCCESS and scene.me.qp.qp_state is QPState.RTS
     assert scene.me.qp.sender.counts["stray_acks"] and scene.peer.qp.qp_state is QPState.RTS
 

@@ -272,7 +272,7 @@ def test_the_first_possible_way_is_taken(tmp_path, monkeypatch):
 def test_a_function_that_is_no_card_is_not_touched(tmp_path):
     tree, before = FakeTree(tmp_path), open_files()
     path = tree.function(ADDRESS, device=0x1111)
-    with pytest.raises(PyverbsRDMAError, match="is no card; `weft devices`") as failed:
+    with pytest.raises(PyverbsRDMAError, match="is not a card; `weft devices`") as failed:
         open_access(ADDRESS, tree.sys, tree.dev / "iommu")
     assert failed.value.error_code == errno.ENODEV and open_files() == before
     assert (path / "enable").read_text() == "0" and (path / "reset").read_text() == ""

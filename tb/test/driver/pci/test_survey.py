@@ -40,7 +40,7 @@ def test_functions_are_found_by_address(tree):
         tree.function(address)
     assert [card.address for card in cards(tree.sys)] == sorted(["0000:81:00.0", ADDRESS, "10000:01:00.1"])
     for text in ("3:0.0", "../0000:03:00.0", "", "0000:03:00.8", "0000:03:00.0\n"):
-        with pytest.raises(InvalidValue, match="is no address of a PCI function"):
+        with pytest.raises(InvalidValue, match="is not an address of a PCI function"):
             SysfsFunction(text, tree.sys)
     with pytest.raises(PyverbsRDMAError, match="there is no PCI function 0000:03:01.0; `weft devices`"):
         SysfsFunction("0000:03:01.0", tree.sys)

@@ -131,7 +131,7 @@ def test_permanently_lost_packets_end_with_a_responding_peer():
 
 
 def test_loss_alone_does_not_end_it():
-    """An acknowledgement without news is no progress, but a packet that is lost a few times has enough time."""
+    """An acknowledgement without news is not progress, but a packet that is lost a few times has enough time."""
     sender = make_sender(retry_cnt=2)
     for number in range(1, 12):      # each packet is lost three times; then the next one is acknowledged
         made, _ = rounds(sender, lambda n: n < 3, limit=4)

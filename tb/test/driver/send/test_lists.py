@@ -76,7 +76,7 @@ def test_acknowledgement_is_requested_before_the_limit(log2):
 
 
 def test_writes_do_not_wait_for_a_blocked_request():
-    """The peer is notified of a write before a fence, and before a request that is no write."""
+    """The peer is notified of a write before a fence, and before a request that is not a write."""
     pair = OperationPair(2 * HALF)
     read, write, fenced = ((WROpcode.RDMA_READ, 0, 100, SendFlags.SIGNALED), *writes([100]),
                            (WROpcode.RDMA_WRITE, 100, 100, FENCED))

@@ -248,7 +248,7 @@ class End(RawClient):
         self.posted, self.known = 0, QPState.RESET      # receive requests without completion, state of the QP
 
     def key(self, name, *, remote):
-        """Return the key with a name: of the own region, of another PD's, of one without rights, or of none."""
+        """Return the key with a name: of the QP's region, of another PD's, of one without rights, or of none."""
         if name in ("none", "local"):
             return 0xFFFF_FF00 if name == "none" else self.keys["own"].lkey
         return self.keys[name].rkey if remote else self.keys[name].lkey

@@ -201,7 +201,7 @@ def test_random_and_mutated_frames_raise_nothing():
 
 
 def test_invalid_frames_change_nothing():
-    """Frames that are no packets of the peer change nothing."""
+    """Frames that are not packets of the peer change nothing."""
     rng = random.Random(SEED)
     pair = RawPair()
     data = rng.randbytes(60_000)

@@ -1,4 +1,4 @@
-"""Packet of the document, field by field, and frames that are no packets."""
+"""Packet of the document, field by field, and frames that are not packets."""
 
 import random
 import struct

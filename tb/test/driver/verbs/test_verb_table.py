@@ -91,7 +91,7 @@ def test_bad_requests_are_rejected_in_every_state_without_effect(state):
 
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.name)
 def test_only_requests_before_the_bad_one_of_a_chain_are_posted(state):
-    """This also holds if the second one is no request."""
+    """This also holds if the second one is not a request."""
     for second in (SendWR(opcode=99), 5):
         scene = in_state(state)
         good = SendWR(1, WROpcode.RDMA_WRITE, next_wr=second, rkey=scene.mrs[1].rkey, remote_addr=scene.mrs[1].buf)

@@ -72,7 +72,7 @@ def test_the_reply_is_a_subset_of_what_the_client_proposes():
     assert wire.negotiated({"max_data_xfer_size": 8, "write_multiple": "yes"})["max_data_xfer_size"] == 8
     for name in ("max_msg_fds", "max_data_xfer_size", "max_dma_maps"):
         for bad in ("1", -1, 1.5, None, True, [], {}):
-            with pytest.raises(Violation, match=f"{name} is no number"):
+            with pytest.raises(Violation, match=f"{name} is not a number"):
                 wire.negotiated({name: bad})
 
 

@@ -132,7 +132,7 @@ class Traffic:
         saw["full pool"] += not model.free
         others = model.nodes(c.offer.qpn).values()
         saw["first" if not others else "follows" if model.follows(c.offer) else
-            "there already" if any(n.rsn == c.offer.rsn for n in others) else "goes not on"] += 1
+            "there already" if any(n.rsn == c.offer.rsn for n in others) else "does not follow"] += 1
         if model.entries[c.peek].state is State.VALID:
             saw["last" if model.last(c.peek) else "not the last"] += 1
         if c.flush is not None:
@@ -140,7 +140,7 @@ class Traffic:
             saw["flush of several"] += several
             saw["flush beside reserved entries"] += several and not model.idle
         if c.release is not None:
-            saw["turned out" if model.entries[c.release].state is State.VALID else "given back"] += 1
+            saw["evicted" if model.entries[c.release].state is State.VALID else "given back"] += 1
         if c.mark is not None:
             index, bit = c.mark
             left = node[index]

@@ -50,7 +50,7 @@ class BenchPrefetch:
         while True:
             await self.edge
             while (qpn := self.demands.recv_nowait()) is not None:
-                assert int(qpn) in self.lists.lists, f"a node is asked for {int(qpn):#x}, which is no QP"
+                assert int(qpn) in self.lists.lists, f"a node is asked for {int(qpn):#x}, which is not a QP"
                 self.asked[int(qpn)] += 1
                 self.look_at(int(qpn))
             self.busy = True
@@ -171,7 +171,7 @@ class BenchPrefetch:
                 await self._strobe("fill__release_en")
                 one.ahead.appendleft(fetched)
                 one.kept, gone = False, True
-                self.lists.seen["turned out"] += 1
+                self.lists.seen["evicted"] += 1
         dut.exclusive.value = 0
         if gone:
             self.look_at(one.qpn)

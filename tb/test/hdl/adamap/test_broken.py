@@ -34,7 +34,7 @@ def damages():
 def break_list(loop, qp, name, damage):
     """Link three nodes, of which the second is damaged or its pointer is wrong; return the reason to be reported.
 
-    The RSN of a node after a cached one is checked, too. A block at a wrong address is no node of the list.
+    The RSN of a node after a cached one is checked, too. A block at a wrong address is not a node of the list.
     """
     loop.link(qp, 90, [0, 1])
     loop.link(qp, 100, [0, 1])

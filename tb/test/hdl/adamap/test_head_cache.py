@@ -18,8 +18,8 @@ from weft.tb.test.hdl.adamap.head_cache_traffic import LISTED, Traffic
 ENTRIES = int(os.environ.get("CACHE_ENTRIES", "8"))
 WANTED = [*((subject, encoding) for subject in ("read", "finished") for encoding in abi.Encoding),
           "hit", "hit after the head", "hit over the end of the RSNs", "miss", "stale generation", "two ripe heads",
-          "full pool", "follows", "goes not on", "there already", "first", "last", "not the last", "residue",
-          "nothing left", "flush of several", "flush beside reserved entries", "turned out", "given back",
+          "full pool", "follows", "does not follow", "there already", "first", "last", "not the last", "residue",
+          "nothing left", "flush of several", "flush beside reserved entries", "evicted", "given back",
           "fill beside a mark", "fill blocked by a mark", "fill beside a retirement", "head by fill and retirement",
           "of the list looked up", "two heads in a row", "settles", "fill of what is asked for",
           "fill of what is looked up", "mark after retirement", "read beside a mark", "read a cycle after a mark",

@@ -12,7 +12,7 @@ from weft.tb.test.volume import volume
 
 WANTED = [*(("retired", encoding, how) for encoding in abi.Encoding for how in ("with residue", "finished")),
           "OK", "STALE_GENERATION", "STALE_RSN", "NOT_IN_NODE", "DUPLICATE",
-          "cache_hits", "cache_misses", "retired by a probe", "ticket of a header", "turned out", "no place",
+          "cache_hits", "cache_misses", "retired by a probe", "ticket of a header", "evicted", "no place",
           ("ordered out", False), ("ordered out", True), "destroyed with nodes cached", "destroyed while waiting",
           "fetch of a dead list", "dead list", "queue full", "several left at once", "RSNs wrap",
           "order after headers", "order of a probe", "order of an earlier incarnation", "order with slack",

@@ -122,7 +122,7 @@ class Netlist:
                     self._logic.update(dict.fromkeys(bits, inputs))
 
     def _add_memory(self, name, cell, ends):
-        """Add a memory: its ports belong to clocks, its words are no crossing, because they were written long before.
+        """Add a memory: its ports belong to clocks, its words do not cross, because they were written long before.
 
         A port that is read without a clock is logic of its address and of the words, which change with the write clock.
         """

@@ -20,7 +20,7 @@ LONGEST = BUFFER_BEATS * BEAT_BYTES
 
 
 def made(rng, begin, length):
-    """Return a frame of random bytes that is no MAC control frame."""
+    """Return a frame of random bytes that is not a MAC control frame."""
     frame = begin + rng.randbytes(length)
     return frame[:TYPE.start] + wire.ETHERTYPE_IPV4.to_bytes(2, "big") + frame[TYPE.stop:], 0
 

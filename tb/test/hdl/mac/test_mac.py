@@ -83,11 +83,11 @@ async def frames_are_sent(dut):
                 assert (int(dut.m_axis__tlast.value), int(dut.m_axis__tuser.value)) == (last, bad)
             taken, shown = goes and ready, goes and not ready
             seen["held back"] += valid and not goes
-            seen["goes on"] += bool(hold and goes)
+            seen["continues"] += bool(hold and goes)
             seen["waits for the MAC"] += shown
             await RisingEdge(dut.clk)
         inside = not last
-    assert min(seen[case] for case in ("held back", "goes on", "waits for the MAC")) > 20, seen
+    assert min(seen[case] for case in ("held back", "continues", "waits for the MAC")) > 20, seen
 
 
 @cocotb.test()

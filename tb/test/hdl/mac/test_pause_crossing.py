@@ -206,7 +206,7 @@ async def reset_of_the_subsystems_during_pauses_truncates_nothing(dut):
         some = frames(rng, [rng.choice((60, 300, 2000)) for _ in range(14)])
         sending, toggling = cocotb.start_soon(bench.card.send(some)), cocotb.start_soon(toggle())
         await ClockCycles(dut.clk, rng.randrange(20, 160))
-        if rng.getrandbits(1):          # a pause ends in the same moment
+        if rng.getrandbits(1):          # a pause ends in the same cycle
             toggling.cancel()
             dut.pause.value = 1
             await ClockCycles(dut.clk, 60)

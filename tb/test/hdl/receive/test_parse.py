@@ -286,7 +286,7 @@ async def random_frames(dut):
     surely += [host_frame(rng, 4, 0, padding) for padding in range(MAC_PADDING + 2)]
     surely += [host_frame(rng, 4, 4), seal(edit(host_frame(rng, 4, 4), wire.IPV4, IPV4_AT, total_length=44)),
                flip(host_frame(rng, 4, 0), 57, 3), roce(4, dest_qp=3)]
-    # A truncated one for the host; and one that only resembles it, and is no RoCE packet.
+    # A truncated one for the host; and one that only resembles it, and is not a RoCE packet.
     surely += [host_frame(rng, 4, 60)[:-5],
                edit(host_frame(rng, 4, 60), wire.UDP, UDP_AT, dport=wire.ROCE_UDP_PORT + 1),
                edit(host_frame(rng, 4, 60), wire.ETH, 0, ethertype=wire.ETHERTYPE_ARP)]
@@ -365,7 +365,7 @@ async def full_rate(dut):
             if bench.payload.received == count * size // 64:
                 break
         total = cycles - first_payload + 1
-        cocotb.log.info("%d bytes: header %d, payload %d cycles behind the last beat; %d frames in %d cycles", size,
+        cocotb.log.info("%d bytes: header %d, payload %d cycles after the last beat; %d frames in %d cycles", size,
                         first_header - last_at, first_payload - last_at, count, total)
         assert first_header - last_at == LATENCY
         assert total <= count * beats_per_frame + 1

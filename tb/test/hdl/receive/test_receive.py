@@ -256,7 +256,7 @@ class Expected:
             if header.kind == "REFUSED" and not header.opcode:
                 self.refused[0].append(header.reason)
                 if wire.BTH.unpack(frame[wire.BTH_OFFSET:]).opcode in ASKED_FOR:
-                    self.cases["asked for in vain"] += 1
+                    self.cases["requested without effect"] += 1
                     next(self.needs)
                 continue
             self._packet(header, payload, ticket % 256, answers, beats_out)
@@ -306,7 +306,7 @@ class Expected:
             self.counts["count_rx_unmatched"] += verdict["verdict"] == Verdict.UNMATCHED
             self.counts["count_rx_late_originals"] += verdict["verdict"] == Verdict.LATE
             if payload and state == QpState.ERR:
-                self.cases["stopped in the last moment"] += 1
+                self.cases["stopped in the last cycle"] += 1
             elif payload:
                 self.counts["count_rx_bytes"] += len(payload)
                 self.requests += [(*s, s is segments[-1]) for s in segments]
@@ -398,7 +398,7 @@ async def compare(bench, frames):
 
 
 WANTED = (
-    "asked for in vain", "probe of a QP in ERR", "stopped in the last moment", "for software on the host",
+    "requested without effect", "probe of a QP in ERR", "stopped in the last cycle", "for software on the host",
     "page crossed",
     *(("control frame", int(opcode)) for opcode in (wire.Opcode.ACKNOWLEDGE, wire.Opcode.LOSS_REPORT)),
     *(("verdict", verdict) for verdict in Verdict),
@@ -514,7 +514,7 @@ async def full_rate(dut):
         while bench.data.received < start_data + count * -(-size // 64):
             await RisingEdge(dut.clk)
         cycles = bench.cycle - first + 1
-        cocotb.log.info("%d bytes: first beat %d cycles behind the frame, %d frames of %d beats in %d cycles", size,
+        cocotb.log.info("%d bytes: first beat %d cycles after the frame, %d frames of %d beats in %d cycles", size,
                         latency, count, len(beats(frame)), cycles)
         assert latency <= 45
         assert cycles <= total + 4

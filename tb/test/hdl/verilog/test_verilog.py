@@ -102,7 +102,7 @@ class Around(wiring.Component):
 
 
 class Registered(wiring.Component):
-    """A register's field depends on another one: that is no combinational path."""
+    """A register's field depends on another one: that is not a combinational path."""
 
     o: Out(Request)
 

@@ -109,7 +109,7 @@ def test_a_name_with_a_number_has_so_many_flows():
         assert len(of_cards(name).flows) == int(name.rpartition("-")[2])
     assert {flow.destination for flow in of_cards("incast-3").flows} == {"b"}
     for name in ("incast-0", "incast-200", "incast-", "ring", "incast-3-3", "incast-٣", ""):
-        with pytest.raises(BadSettings, match=r"is no fabric; choose one of pair, .* or a file \*\.toml"):
+        with pytest.raises(BadSettings, match=r"is not a fabric; choose one of pair, .* or a file \*\.toml"):
             of_cards(name)
 
 

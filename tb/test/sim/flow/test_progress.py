@@ -1,4 +1,4 @@
-"""Tests of progress where output is no terminal: a line for each long phase, and more at intervals."""
+"""Tests of progress where output is not a terminal: a line for each long phase, and more at intervals."""
 
 import io
 import time

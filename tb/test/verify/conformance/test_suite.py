@@ -101,7 +101,7 @@ def test_verdicts_are_distinguished(program, tmp_path):
         "PASS         right",
         'FAIL         wrong: 1 is not 2  [IBTA 1.2: a "rule"]',
         "UNSUPPORTED  absent: the feature  [man(3)]",
-        "FAIL         crashes: it dies of signal 6  [a rule]",
+        "FAIL         crashes: signal 6 ends it  [a rule]",
         "FAIL         hangs: it has not ended after 1 s  [a rule]",
         "FAIL         leaves: it ends without a verdict  [a rule]",
         "1 passed, 4 failed, 1 unsupported"]

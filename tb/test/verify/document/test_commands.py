@@ -56,8 +56,8 @@ def test_options_of_commands_exist(document):
 class Page:
     """Runs the commands of a page one after the other, as a reader does who waits for each.
 
-    A background command that is no `weft serve` is the server of the next command. The next command is repeated until
-    the server listens. The server has to end with status 0 after it.
+    A background command that is not a `weft serve` is the server of the next command. The next command is repeated
+    until the server listens. The server has to end with status 0 after it.
     """
 
     def __init__(self, folder):

@@ -129,7 +129,7 @@ def test_weak_test_leaves_survivors_and_results_are_cached(kept, monkeypatch):
     seen, unseen = campaign.for_all(campaign.judge, high_bit, 2, lambda *_: None)
     assert "test_adder[all_sums]" in seen.detected_by and "tests failed: all_sums" in seen.problem
     assert not unseen.detected_by and not unseen.problem
-    assert campaign.proof(high_bit[1]) == "", "a high bit is no needless one"
+    assert campaign.proof(high_bit[1]) == "", "a high bit is not a needless one"
 
     def refuse(*_):
         raise AssertionError("done twice")

@@ -42,7 +42,7 @@ CASE(compare_and_swap, ATOMIC) {
     CHECK(atomic(&p, IBV_WR_ATOMIC_CMP_AND_SWP, 10, 99) == 10 && *word(&p.b, 0) == 99, "an equal value is not swapped");
 }
 
-CASE(unaligned_atomic_is_refused, "IBTA 9.4.5, 9.7.4: an address that is no multiple of 8 is an Invalid Request") {
+CASE(unaligned_atomic_is_refused, "IBTA 9.4.5, 9.7.4: an address that is not a multiple of 8 is an Invalid Request") {
     struct pair p = connected(HOW);
     struct ibv_sge sge = part(&p.a, 0, 8);
     struct ibv_send_wr wr = request(IBV_WR_ATOMIC_FETCH_AND_ADD, &p, &sge, 1, 1);

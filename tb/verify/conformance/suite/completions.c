@@ -354,7 +354,7 @@ static int reads(uint64_t id) { return id % 3 == 0; }
 static uint64_t look(void) {
     uint64_t id = polled->wr_id;
     for (volatile int spin = 0; spin < 50; spin++) {} /* other threads must not change it now */
-    CHECK(polled->wr_id == id && polled->status == IBV_WC_SUCCESS, "completion %lu changes, or is no success",
+    CHECK(polled->wr_id == id && polled->status == IBV_WC_SUCCESS, "completion %lu changes, or is not a success",
           (unsigned long)id);
     CHECK(ibv_wc_read_opcode(polled) == (reads(id) ? IBV_WC_RDMA_READ : IBV_WC_RDMA_WRITE), "another opcode");
     CHECK(id < POLLED && !__atomic_exchange_n(&seen[id], 1, __ATOMIC_SEQ_CST), "completion %lu comes twice",

@@ -84,7 +84,7 @@ CASE(region_survives_a_fork, "ibv_fork_init(3), fork(2): after a fork a region i
     }
     int status;
     NEED(waitpid(child, &status, 0) == child);
-    CHECK(!status, "the child dies of signal %d", WTERMSIG(status));
+    CHECK(!status, "signal %d ends the child", WTERMSIG(status));
     CHECK(filled(p.b.memory, 3 * PAGE, 1), "the parent has data of the child");
     fill(p.b.memory, 3 * PAGE, 2);
     struct ibv_sge sge = part(&p.a, 0, 3 * PAGE);

@@ -179,7 +179,7 @@ CASE(error_leaves_other_qps, "IBTA 10.3.1.7: ERR is a state of one QP") {
 
 /* ----------------------------------------------------------------------------------------------------------- local */
 
-/* Post a list that the own device has to refuse; nothing may be written. */
+/* Post a list that the requester's device has to refuse; nothing may be written. */
 static void own_refused(struct pair *p, enum ibv_wr_opcode opcode, struct ibv_sge *sges, int count) {
     struct ibv_send_wr wr = request(opcode, p, sges, count, 5);
     memset(p->b.memory, 0x11, MEMORY);

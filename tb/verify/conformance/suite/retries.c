@@ -95,7 +95,7 @@ CASE(peer_in_error_does_not_answer,
 }
 
 CASE(qp_of_another_connection_is_ignored,
-     "IBTA 9.7.1, 9.9: packets with a PSN far from the expected one are no requests") {
+     "IBTA 9.7.1, 9.9: packets with a PSN far from the expected one are not requests") {
     struct how how = HOW, other = HOW;
     how.timeout = TIMEOUT;
     how.retry = 1;

@@ -358,7 +358,7 @@ static enum verdict run(const struct test *test, char text[SENTENCE]) {
     }
     if (length < 1) {
         if (ready != 1) snprintf(text, SENTENCE, "it has not ended after %d s", limit_s);
-        else if (WIFSIGNALED(status)) snprintf(text, SENTENCE, "it dies of signal %d", WTERMSIG(status));
+        else if (WIFSIGNALED(status)) snprintf(text, SENTENCE, "signal %d ends it", WTERMSIG(status));
         else snprintf(text, SENTENCE, "it ends without a verdict");
         return FAIL;
     }
