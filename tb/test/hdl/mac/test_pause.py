@@ -74,7 +74,7 @@ class Storms:
         self.weight, self.ignored, self.begins = 0, False, False
 
     def pass_cycle(self, *, held, begins):
-        """Compare the strobe of a storm in a cycle; ``held`` tells whether the cycle before was one of a pause."""
+        """Compare the strobe of a storm in a cycle; ``held``: the cycle before was one of a pause."""
         assert begins == self.begins, f"weight {self.weight}"
         assert not (held and self.ignored and not begins), "a pause that must be ignored"
         self.weight = min(self.weight + 1, LIMIT) if held else max(self.weight - 1, 0)
