@@ -126,16 +126,16 @@ async def hardware_values_are_read_and_cannot_be_written(dut):
     rng = random.Random(bench_seed())
     await start_clock(dut)
     bus = Bus(dut)
-    values = {}
-    for r in abi.REGISTERS:
-        if r.access is Access.RO:
-            values[r] = rng.getrandbits(r.width)
-            getattr(dut, port(r)).value = values[r]
-    for r, value in values.items():
-        await bus.write(r.offset, rng.getrandbits(32))
-        if r.width == 64:
-            assert await bus.read(r.offset) == value
-        assert await bus.read32(r.offset) == value & 0xFFFFFFFF, r.name
+    drawn = {r: rng.getrandbits(r.width) for r in abi.REGISTERS if r.access is Access.RO}
+    for flipped in (0, (1 << 64) - 1):      # every bit is read as 0 and as 1
+        values = {r: (value ^ flipped) % (1 << r.width) for r, value in drawn.items()}
+        for r, value in values.items():
+            getattr(dut, port(r)).value = value
+        for r, value in values.items():
+            await bus.write(r.offset, rng.getrandbits(32))
+            if r.width == 64:
+                assert await bus.read(r.offset) == value
+            assert await bus.read32(r.offset) == value & 0xFFFFFFFF, r.name
     assert await bus.read(0x7F8) == 0 and await bus.read(0x4000) == 0, "no register there"
 
 
@@ -166,12 +166,13 @@ async def counter_halves_belong_together(dut):
     await start_clock(dut)
     bus = Bus(dut)
     for index in range(len(abi.COUNTERS)):
-        value = bus.counters[index] = rng.getrandbits(48)
-        at = abi.COUNTER_BASE + 8 * index
-        assert await bus.read(at) == value
-        low = await bus.read32(at)
-        bus.counters[index] = rng.getrandbits(48)
-        assert low | await bus.read32(at + 4) << 32 == value
+        drawn, at = rng.getrandbits(abi.COUNTER_WIDTH), abi.COUNTER_BASE + 8 * index
+        for value in (drawn, drawn ^ (1 << abi.COUNTER_WIDTH) - 1):
+            bus.counters[index] = value
+            assert await bus.read(at) == value
+            low = await bus.read32(at)
+            bus.counters[index] = rng.getrandbits(abi.COUNTER_WIDTH)
+            assert low | await bus.read32(at + 4) << 32 == value
     assert await bus.read(abi.COUNTER_BASE + 8 * len(abi.COUNTERS)) == 0
 
 

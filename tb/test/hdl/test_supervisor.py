@@ -53,6 +53,23 @@ async def time_continues(dut):
 
 
 @cocotb.test()
+async def every_digit_of_the_time_counts(dut):
+    """Set the time to each value before a carry, which no run reaches, and let it continue."""
+    await start_clock(dut)
+    for bit in range(CLOCK_PERIOD_NS.bit_length() - 1, 65):
+        last = (1 << bit) - CLOCK_PERIOD_NS
+        for began in (last, ~last & -CLOCK_PERIOD_NS):
+            began %= 1 << 64
+            dut.time_ns.value = dut.registers__time_ns.value = began
+            for passed in range(1, 3):
+                await RisingEdge(dut.clk)
+                await ReadOnly()
+                now = (began + passed * CLOCK_PERIOD_NS) % (1 << 64)
+                assert (value(dut, "time_ns"), value(dut, "registers__time_ns")) == (now, now), hex(began)
+            await RisingEdge(dut.clk)
+
+
+@cocotb.test()
 async def reset_waits(dut):
     """Compare the reset with a model.
 

@@ -39,13 +39,14 @@ def node_of(report):
 
 def runs(rng, style, psn):
     """Return random runs (psn, length, seal) that rise from ``psn``."""
-    for _ in range(rng.randint(5, 60)):
+    for _ in range(rng.randint(80, 160) if style == "bitmap" else rng.randint(5, 60)):
         gap, length = {
             "sparse": (rng.randint(1, 6000), 1),
             "burst": (rng.choice([0, rng.randint(1, 9000)]), rng.randint(1, rng.choice([8, 60]))),
             "dense": (rng.choice([1, 1, 2]), rng.choice([1, 1, 2])),
             "close": (0, rng.randint(1, 20)),
             "huge": (rng.choice([0, 5, 70000]), rng.randint(300, 1500)),
+            "bitmap": (rng.randint(1, 5), rng.choice([1, 1, 1, 2])),      # all over it
             "edge": (rng.choice([65535 - 318, 65536, 65530, 315, 3]), rng.choice([1, 2, 319, 320, 321])),
         }[style]
         psn += gap
@@ -67,8 +68,8 @@ async def random_runs(dut):
     at = {q: rng.choice([0, rng.getrandbits(32), (1 << 32) - 4000]) for q in range(8)}
     wanted = [*encodings, "full", "evicted", "discard"]
     most = max(MOST_HOLES[encoding] for encoding in encodings)
-    for turn, style in enumerate(["sparse", "burst", "dense", "close", "huge", "edge"] * 10):
-        if turn >= 18 and all(seen[k] for k in wanted):
+    for turn, style in enumerate(["sparse", "burst", "dense", "close", "huge", "edge", "bitmap"] * 10):
+        if turn >= 21 and all(seen[k] for k in wanted):
             break
         generation = rng.randrange(256)
         crowd = rng.sample(range(8), rng.choice([1, 1, 1, 2, 6]))

@@ -47,6 +47,22 @@ async def empty_list_restarts_at_any_block(dut):
     assert loop.seen["begins again"] == 11 and not len(loop.port.errors)
 
 
+@cocotb.test(timeout_time=100, timeout_unit="us")
+async def nodes_linked_ahead_are_counted(dut):
+    """The count includes the nodes of all doorbells, also of consecutive ones. No node arrives meanwhile."""
+    loop = await set_up(dut, depth=1, watermark=1, latency=(100_000, 100_000))
+    count = {(await loop.create(qpn, qpn)).qpn: 0 for qpn in range(2)}
+    block, rng = loop.memory.number(loop.free[0]), loop.rng
+    while max(count.values()) < 1 << 17:
+        times = rng.choice([1, 2, 80])
+        for _ in range(times):
+            qpn, nodes = rng.choice([0, 0, 0, 1]), rng.choice([255, 255, rng.randrange(1, 256)])
+            loop.port.link(qpn, qpn, nodes, block)
+            count[qpn] += nodes
+        await loop.port.pass_cycles(times + 5)
+        assert [(await query(dut, qpn))[2] for qpn in count] == [*count.values()]
+
+
 @cocotb.test(timeout_time=400, timeout_unit="us")
 async def list_grows_in_every_cycle_of_a_read(dut):
     """A node is linked after the last one at every cycle from the doorbell on until long after the fill."""

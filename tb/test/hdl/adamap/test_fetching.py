@@ -9,6 +9,7 @@ from cocotb.triggers import RisingEdge
 
 from weft.hdl.adamap.adamap import Adamap
 from weft.hdl.adamap.prefetch.fetches import LINES, fetch_slots
+from weft.hdl.contract import abi
 from weft.tb.sim.block.adamap.with_qp_table import WithQpTable
 from weft.tb.sim.flow.simulate import SIMULATORS, simulate
 from weft.tb.test.hdl.adamap.closed_loop import PARAMS, set_up
@@ -120,6 +121,24 @@ async def cache_is_shared_by_need(dut):
             await loop.port.pass_cycles(20)
     await until(dut, lambda: loop.retired == 2 * MANY.qps)
     assert not seen["cache_misses"] and not seen["nodes_residue"]
+
+
+@cocotb.test(timeout_time=100, timeout_unit="us")
+async def every_bit_of_a_body_is_read(dut):
+    """Retire two bitmaps, which together have every bit set, with all their holes open but the first."""
+    loop = await set_up(dut, depth=4, watermark=4, latency=SOON)
+    sender = Sender(loop)
+    qp = await loop.create(0, 1)
+    first, begins = await loop.after_window(qp, 2000), []
+    for k, holes in enumerate((range(0, abi.NODE_BODY_BITS, 2), (0, *range(1, abi.NODE_BODY_BITS, 2)), (0,))):
+        begins.append(len(qp.todo))
+        loop.link(qp, first + 400 * k, list(holes))
+    loop.ring(qp, len(begins))
+    await until(dut, lambda: loop.seen["prefetches"] and loop.idle)
+    for begin in begins:
+        sender.send_again(qp, *qp.todo[begin])
+    await until(dut, lambda: loop.retired == len(begins))
+    assert loop.seen["nodes_residue"] == 2
 
 
 @cocotb.test(timeout_time=20, timeout_unit="us")

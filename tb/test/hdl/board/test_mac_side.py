@@ -6,7 +6,7 @@ import cocotb
 import pytest
 from cocotb.triggers import ClockCycles, RisingEdge
 
-from weft.hdl.board.mac_side import EVENTS, LEVELS, MacSide
+from weft.hdl.board.mac_side import COUNTER_BITS, EVENTS, LEVELS, MacSide
 from weft.tb.sim.flow.simulate import bench_seed, simulate
 from weft.tb.sim.stream.clock import phase_ps, start_clocks
 
@@ -63,6 +63,32 @@ async def reports_of_mac_and_card_are_counted(dut):
     dut.events.value = 0
     await ClockCycles(dut.mac_clk, 4)
     assert [(name, await counter(dut, INDEX[name])) for name, _ in expected] == expected
+
+
+@cocotb.test()
+async def every_digit_of_a_counter_is_read(dut):
+    """Set the counters to values that no run reaches; each bit is 0 and 1 in every counter."""
+    await start(dut)
+    rng = random.Random(bench_seed())
+    drawn = {name: rng.getrandbits(COUNTER_BITS) for name in INDEX}
+    for flipped in (0, (1 << COUNTER_BITS) - 1):
+        for name, value in drawn.items():
+            getattr(dut, name).value = value ^ flipped
+        for name, value in drawn.items():
+            assert await counter(dut, INDEX[name]) == value ^ flipped, name
+
+
+@cocotb.test()
+async def carries_pass_every_digit_of_a_counter(dut):
+    await start(dut)
+    name = "tx_total_packets"
+    for bit in range(COUNTER_BITS + 1):
+        before = (1 << bit) - 1
+        getattr(dut, name).value = before
+        dut.events.value = 1
+        await ClockCycles(dut.mac_clk, 1)
+        dut.events.value = 0
+        assert await counter(dut, INDEX[name]) == (before + 1) % (1 << COUNTER_BITS)
 
 
 @pytest.mark.parametrize("sim", ["icarus"])

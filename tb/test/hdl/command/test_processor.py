@@ -26,6 +26,7 @@ from weft.tb.test.hdl.command.surroundings import (
     limit,
     start,
 )
+from weft.tb.test.rounds import rounds
 
 GENERATION = 0xFACE9      # a generation that sets all bits above the index
 LONGEST = ((1 << PARAMS.extent_blocks_log2) - 2) * BLOCK_BYTES
@@ -196,6 +197,13 @@ BORDERS = {
     "address": (0, 32, 64, 4096, 8192, (1 << 64) - 64)}
 
 
+# Statuses of each command that these values cause.
+STATUSES = {(op, Status.OK) for op in Op} | {("unknown", Status.BAD_OPCODE)} | {
+    (op, Status.BAD_INDEX) for op in Op if op not in (Op.SET_NETWORK, Op.QP_CREATE, Op.STATISTICS)} | {
+    (op, Status.BAD_VALUE) for op in (Op.QP_MODIFY, Op.MR_CREATE, Op.PAGE_TABLE_WRITE, Op.EXTENT_SET, Op.STATISTICS)
+} | {(Op.QP_CREATE, Status.IN_USE), (Op.MR_CREATE, Status.IN_USE), (Op.PAGE_TABLE_WRITE, Status.DMA_ERROR)}
+
+
 class Lines:
     """Host memory of the bench, for a model."""
 
@@ -220,18 +228,18 @@ async def statuses_and_pages_are_those_of_the_model(dut):
     env.memory = {8192 // BLOCK_BYTES: bytes(BLOCK_BYTES)}
     card = FunctionalCard(Lines(env), EventLoop(), None, None, checks_driver=False)
     card.params = PARAMS
-    for _ in range(600):
+    for _ in rounds(env.seen, STATUSES, least=600, most=3000):
         opcode = env.rng.choice([*Op, Op.PAGE_TABLE_WRITE, 0, 99])
         fields = {name: env.rng.choice(values) for name, values in BORDERS.items()}
+        fields |= {"mac": env.rng.getrandbits(48), "ip": env.rng.getrandbits(32)}
         got = await env.answer(env.post(opcode, **fields), opcode)
         wanted = RESPONSE.unpack(card.tables.command(COMMAND.unpack(COMMAND.pack(opcode=opcode, **fields)))).status
         assert got.status == wanted, (opcode, fields, got.status, wanted)
+        network = int(dut.network__mac.value), int(dut.network__ip.value)
+        assert opcode != Op.SET_NETWORK or network == (card.mac, card.ip), fields
     for index in range(PARAMS.ptes):
         assert await env.see("page", index) * PAGE_4K == card.tables.ptes[index], index
-    assert {*env.seen} == {(op, Status.OK) for op in Op} | {("unknown", Status.BAD_OPCODE)} | {
-        (op, Status.BAD_INDEX) for op in Op if op not in (Op.SET_NETWORK, Op.QP_CREATE, Op.STATISTICS)} | {
-        (op, Status.BAD_VALUE) for op in (Op.QP_MODIFY, Op.MR_CREATE, Op.PAGE_TABLE_WRITE, Op.EXTENT_SET, Op.STATISTICS)
-    } | {(Op.QP_CREATE, Status.IN_USE), (Op.MR_CREATE, Status.IN_USE), (Op.PAGE_TABLE_WRITE, Status.DMA_ERROR)}
+    assert {*env.seen} == STATUSES
 
 
 @limit(200)

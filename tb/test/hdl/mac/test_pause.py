@@ -67,6 +67,21 @@ def cycles_of(quanta):
     return -(-quanta * wire.PAUSE_QUANTUM_BITS // BITS_PER_CYCLE)
 
 
+class Storms:
+    """Model of the limit: cycles of pause count up, the others down; from ``LIMIT`` to 0 pauses are ignored."""
+
+    def __init__(self):
+        self.weight, self.ignored, self.begins = 0, False, False
+
+    def pass_cycle(self, *, held, begins):
+        """Compare the strobe of a storm in a cycle; ``held``: the cycle before was one of a pause."""
+        assert begins == self.begins, f"weight {self.weight}"
+        assert not (held and self.ignored and not begins), "a pause that must be ignored"
+        self.weight = min(self.weight + 1, LIMIT) if held else max(self.weight - 1, 0)
+        self.begins = self.weight == LIMIT and not self.ignored
+        self.ignored = self.begins or (self.ignored and self.weight > 0)
+
+
 class PauseBench:
     """The block with its frames, the peer's pause frames, and the times at which frames began at the MAC."""
 
@@ -79,7 +94,7 @@ class PauseBench:
         cocotb.start_soon(self._watch())
 
     async def _watch(self):
-        dut, first, shown = self.dut, True, None
+        dut, first, shown, storms = self.dut, True, None, Storms()
         while True:
             await RisingEdge(dut.clk)
             self.cycle += 1
@@ -90,6 +105,7 @@ class PauseBench:
                 if first:
                     self.began.append(self.cycle)
                 first = bool(int(dut.o__payload.value) >> 8 * BEAT_BYTES + 6 & 1)
+            storms.pass_cycle(held=dut.count_pause_cycles.value == 1, begins=dut.count_pause_storms.value == 1)
             for name in Pause.COUNTS:
                 self.counts[name] += int(getattr(dut, f"count_{name}").value)
             if dut.drop__stb.value == 1:
@@ -304,6 +320,12 @@ async def a_storm_is_ignored(dut):
     held, storms = bench.counts["pause_cycles"], bench.counts["pause_storms"]
     assert 4 * LIMIT <= held <= 6 * LIMIT + 4 * SOON, held
     assert 4 <= storms <= 6, storms
+    for _ in range(30):     # the peer pauses for more than half of the time, with interruptions
+        bench.receive(pause_frame({0: 0xFFFF}))
+        await ClockCycles(dut.clk, bench.rng.randint(100, 300))
+        bench.receive(pause_frame({0: 0}))
+        await ClockCycles(dut.clk, bench.rng.randint(10, 100))
+    assert bench.counts["pause_storms"] > storms + 3
     assert len(bench.began) >= 4 * LIMIT - 4 * SOON
     # While paused, the card still requests pauses.
     while dut.count_pause_cycles.value != 1:

@@ -91,10 +91,20 @@ async def _full_rate(dut, name):
     assert (get_sim_time("ns") - start) // CLOCK_PERIOD_NS <= 300 * (1 + name.endswith(SLOW)) + 5, name
 
 
+async def watch_source(dut, name):
+    """Fail as soon as an arbiter shows another source than that of the item it offers, accepted or not."""
+    valid, item, source = (getattr(dut, f"{name}__{port}") for port in ("o__valid", "o__payload", "source"))
+    while True:
+        await RisingEdge(dut.clk)
+        assert not int(valid.value) or int(source.value) == source_of(int(item.value)), name
+
+
 @cocotb.test(timeout_time=500, timeout_unit="us")
 async def every_source_is_served_whole(dut):
     await start_clock(dut)
     cocotb.start_soon(watch_twins(dut))
+    for name in set(ARBITERS) - set(TWINS):
+        cocotb.start_soon(watch_source(dut, name))
     rng = random.Random(bench_seed())
     await gather(*(_served_whole(dut, name, random.Random(rng.random())) for name in ARBITERS))
 

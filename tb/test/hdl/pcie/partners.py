@@ -35,6 +35,8 @@ class Completer:
         Completions are split at multiples of this, at random, or everywhere if ``split_all``.
     fail : set
         Page numbers whose reads end in an error.
+    fail_lines : set
+        Numbers of lines of 64 bytes whose reads do.
     most_lines, most_headers : int
         Largest number of 64-byte lines that unanswered requests covered at one time, and of their completions.
     """
@@ -42,7 +44,7 @@ class Completer:
     def __init__(self, dut, rng, *, read, window=1, rcb=64, split_all=False, pause=0.0, latency=0, size=4096):
         self.dut, self.rng, self.read = dut, rng, read
         self.window, self.rcb, self.split_all, self.pause, self.latency = window, rcb, split_all, pause, latency
-        self.size, self.fail = size, set()
+        self.size, self.fail, self.fail_lines = size, set(), set()
         self.requests, self.active, self.seen, self.most_active = [], {}, [], 0
         self.overtaken = self.split = self.most_lines = self.most_headers = 0
         cocotb.start_soon(self._run())
@@ -50,7 +52,8 @@ class Completer:
     def _answer(self, tlp):
         """Return the beats of all completions of one request, a list per completion."""
         address, length = enabled_span(tlp)
-        if address >> 12 in self.fail:
+        lines = range(address // 64, (address + length - 1) // 64 + 1)
+        if address >> 12 in self.fail or self.fail_lines.intersection(lines):
             failure = {"tag": tlp.tag, "last": 1, "error": 1}
             kind = self.rng.randrange(3) if length > self.rcb else 0
             if kind == 0:

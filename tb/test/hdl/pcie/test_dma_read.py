@@ -93,7 +93,8 @@ class Bench:
             line, count, seen = waiting[got.tag]
             assert got.index == seen and got.last == (seen == count - 1)
             pages = {line >> 6, line + count - 1 >> 6}
-            assert got.error == bool(pages & self.completer.fail)
+            failed = self.completer.fail_lines.intersection(range(line, line + count))
+            assert got.error == bool(pages & self.completer.fail or failed)
             assert got.error or got.data.to_bytes(64, "little") == host_bytes((line + seen) * 64, 64)
             waiting[got.tag][2] += 1
             if got.last:
@@ -184,6 +185,22 @@ async def every_slot_keeps_its_error(dut):
     assert bench.completer.most_active == places and bench.completer.overtaken > places
 
 
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def either_read_of_a_request_may_fail(dut):
+    """With 128-byte reads a request of more lines takes two: it fails if one of them does, in every slot."""
+    await start_clock(dut)
+    bench = Bench(dut, window=PARAMS.line_tags, size=128)
+    await bench.configure(0)
+    requests = [(64 * page + 4 * bench.rng.randrange(15), bench.rng.choice([3, 4]))
+                for page in bench.rng.sample(LINE_PAGES, 450)]
+    bench.completer.fail_lines = {line + bench.rng.randrange(count) for line, count in requests
+                                  if bench.rng.random() < 0.7}
+    tasks = [cocotb.start_soon(bench.line_client(k, requests[k::LINES])) for k in range(LINES)]
+    for task in tasks:
+        await task
+    assert bench.completer.most_active >= PARAMS.line_tags - 1
+
+
 async def hold_back(completer, places):
     """Send completions in bursts; the first one when all slots wait for theirs."""
     while True:
@@ -243,8 +260,11 @@ async def output_rate(dut):
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
-async def bytes_in_flight_are_those_of_the_buffer(dut):
-    """Outstanding reads fill exactly the lines of the hard block's buffer, wherever in a line they begin."""
+async def reads_in_flight_are_those_of_the_buffer(dut):
+    """Outstanding reads fill exactly the lines of the hard block's buffer, wherever in a line they begin.
+
+    Short reads of three completions each use all its headers but two, in whichever unit the host splits them.
+    """
     await start_clock(dut)
     bench = Bench(dut, latency=100)
     await bench.answer_whole()
@@ -254,6 +274,13 @@ async def bytes_in_flight_are_those_of_the_buffer(dut):
         piece = 4 * dword, 64 * 14 - 4 * dword + 4 * (dword > 0)
         await bench.bulk_client(0, [[(0x10000 + 0x1000 * k + piece[0], piece[1])] for k in range(28)])
         assert bench.completer.most_lines == COMPLETION_LINES // lines * lines, dword
+    bench.completer.split_all = True
+    for unit in (256, 128, 64):     # the first reads show a finer unit
+        bench.completer.rcb = unit
+        for reads in (5, 50):
+            bench.completer.most_headers = 0
+            await bench.bulk_client(0, [[(0x10000 + 0x1000 * k + unit - 4, unit + 8)] for k in range(reads)])
+        assert bench.completer.most_headers == COMPLETION_HEADERS // 3 * 3, unit
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

@@ -35,7 +35,7 @@ async def status_follows_the_rings(dut):
     for _ in range(60):
         for _ in range(rng.randint(1, 6)):
             k = rng.randrange(len(cons))
-            cons[k] = (cons[k] + 1) & 0xFFFF
+            cons[k] = (cons[k] + rng.choice([1, rng.randrange(1, 1 << 16)])) & 0xFFFF
             seen[k].append(cons[k])
             changes += 1
             ports[k].value = cons[k]
@@ -47,9 +47,8 @@ async def status_follows_the_rings(dut):
                 await RisingEdge(dut.clk)
             for _ in range(3):
                 await RisingEdge(dut.clk)
-            block = abi.STATUS_BLOCK.unpack(dma.groups[-1][1])
-            for k, ring in enumerate(abi.HOST_TO_CARD):
-                assert getattr(block, f"{ring.name.lower()}_cons") == cons[k]
+            assert dma.groups[-1][1] == abi.STATUS_BLOCK.pack(
+                **{f"{ring.name.lower()}_cons": cons[k] for k, ring in enumerate(abi.HOST_TO_CARD)})
     assert 10 < len(dma.groups) < changes, "changes are coalesced"
     assert all(pieces == [(ADDRESS, 64)] for pieces, _ in dma.groups)
 

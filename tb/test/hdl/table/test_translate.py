@@ -34,7 +34,14 @@ from weft.tb.sim.stream.stream import StreamSink, StreamSource
 PARAMS = preset("test").with_(ptes=256)
 INCARNATION_BITS = QPN_BITS - PARAMS.qpn_width
 MAX64 = (1 << 64) - 1
-HUGE_PAGES = 6          # pages of a huge MR in the table: later ones are not accessed
+HUGE_PAGES = 6          # pages of the table that a huge MR takes
+
+
+class Pages(dict):
+    """The page table; a page index beyond it, of an MR that no command creates, continues at its start."""
+
+    def __missing__(self, index):
+        return self[index % PARAMS.ptes]
 
 
 class TranslateBench(wiring.Component):
@@ -101,7 +108,7 @@ def random_tables(rng):
         mrs[n] = mr
     # No command creates such an MR: it wraps. The translation must match the model nevertheless.
     mrs[PARAMS.mrs - 1] = MrEntry(key_tag=3, access=15, pd=0, va=(1 << 64) - 8192, length=16384, pte_index=pte)
-    pages = {n: rng.getrandbits(52) << 12 for n in range(PARAMS.ptes)}
+    pages = Pages({n: rng.getrandbits(52) << 12 for n in range(PARAMS.ptes)})
     return qps, mrs, pages
 
 
@@ -122,8 +129,6 @@ def random_request(rng, qps, mrs):
         rng.randrange(mr.va, mr.va + mr.length + 1), boundary - rng.randrange(length + 1), boundary,
         boundary - rng.randrange(length + 1), mr.va + rng.randrange(mr.length + 1) // 2,
     ]) & MAX64
-    if (va + length - mr.va) // size + 1 >= HUGE_PAGES and mr.pages > HUGE_PAGES:
-        va = (mr.va + rng.randrange(3 * size)) & MAX64 if rng.getrandbits(1) else max(va, mr.va + mr.length) & MAX64
     need = rng.choice([0, AccessFlag.LOCAL_WRITE, AccessFlag.REMOTE_WRITE, rng.getrandbits(4)])
     qpn = rng.choice([rng.randrange(PARAMS.qps), rng.choice([1, 2, 3]), rng.choice([2, 3]), rng.choice([2, 3, 7, 8])])
     if mr.window and rng.random() < 0.7:
