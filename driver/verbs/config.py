@@ -44,6 +44,9 @@ class ContextConfig:
         Longest wait for the response to a command, after which it raises
         :class:`~weft.driver.queue.command.CommandTimeout`. Its objects belong to the card until the response or a
         reset. A simulated card in another process of a loaded machine needs more than the default.
+    path_search : bool
+        A QP whose probes go unanswered changes its UDP source port, and so its path: see
+        :class:`~weft.driver.send.path_search.PathSearch`.
     keep_qp_num : bool
         A QP keeps its number over RESET, as in the verbs. Then only the PSN distinguishes packets of an earlier
         incarnation that are still in flight from packets of the current one. Otherwise each incarnation has a different
@@ -80,6 +83,7 @@ class ContextConfig:
     silence_ns: Annotated[int, Range(1, _LONG)] = 10_000_000
     command_timeout_ns: Annotated[int, Range(1, _LONG)] = 100_000_000
     reset: bool = True
+    path_search: bool = True
     keep_qp_num: bool = False
     time_wait_qps: Annotated[int, Range(0, _WORD)] = 0
     pfc_priority: int | None = None

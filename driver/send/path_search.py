@@ -1,0 +1,163 @@
+"""Search of a path: a QP whose probes go unanswered takes another UDP source port."""
+
+import collections
+
+from ..protocol.aeth import ASKS
+from ..protocol.source_port import PortDraw
+
+PATIENCE, PATIENCE_UNKNOWN = 1, 3     # unanswered probes before there are questions; without a known round trip
+QUICK_MAX = 4                         # probes of a silence that follow each other after the time of an answer
+MARKED = 4                            # descriptors after which a PSN is kept
+DOUBLINGS_MAX = 6                     # of the time between later probes
+SHARE = 16                            # of the probe time-out: shortest time to wait for an answer
+
+
+class PathSearch:
+    """Silence of a peer: when to probe, and from which ports to ask.
+
+    Routers choose among equal paths by a hash that includes the UDP source port. When the end of a message left the
+    card and the peer is silent for the probe time-out, or half of it once a round trip is known, a probe is due. Within
+    a message, which the peer does not answer, it is due after one and a half. An unanswered probe is repeated after a
+    quarter more than a round trip. With each repetition, ``ASKS`` questions leave from other ports, and each is
+    answered from another port of the peer. So an answer names a port for each direction with which frames arrive: both
+    ends take theirs. A peer that is only slow answers the probes first, and no port changes.
+
+    After ``QUICK_MAX`` probes, the next ones are those of :class:`~weft.driver.protocol.timer.ProgressTimer`.
+
+    Parameters
+    ----------
+    seed : str
+        Of the ports.
+    round_trip : RoundTrip
+        Measured with probes.
+
+    Attributes
+    ----------
+    due : int or None
+        Time of the next decision of the owner, or None while nothing is expected of the peer.
+    unanswered : int
+        Probes of this silence.
+    asked : set of int
+        Ports of the questions in it.
+    left_psn : int or None
+        Every older PSN has left the card.
+    """
+
+    def __init__(self, seed, round_trip):
+        self._ports, self._round_trip = PortDraw(seed), round_trip
+        self.due = self.left_psn = None
+        self.unanswered, self.asked = 0, set()
+        self._trip_ns = None                 # from a packet that left the card to its acknowledgement
+        self._timed = None                   # (PSN, time) of such a packet
+        self._pushed = self._retired = 0     # descriptors of new work
+        self._marks = collections.deque()    # (descriptors, PSN after them) in the card
+        self._silent_at = None               # since when packets that left the card have no answer
+        self._owed = False                   # they include the end of a message, which needs one
+
+    # ------------------------------------------------------------------------------ the round trip
+
+    def pushed(self, works, sent_psn):
+        """Note new work for the card, up to ``sent_psn``."""
+        for n in range(0, len(works), MARKED):
+            some = works[n:n + MARKED]
+            self._pushed += len(some)
+            psn = works[n + MARKED].psn if n + MARKED < len(works) else sent_psn
+            self._marks.append((self._pushed, psn, any(work.last for work in some)))
+
+    def retired(self, descriptors, una, now, probe_ns):
+        """Note new work that the card retired. The peer has everything before ``una``."""
+        self._retired += descriptors
+        marks = self._marks
+        while marks and marks[0][0] <= self._retired:
+            _, self.left_psn, ends = marks.popleft()
+            if self.left_psn <= una:
+                continue
+            if self._silent_at is None:
+                self._silent_at = now
+            if ends and not self._owed:
+                self._owed, self._silent_at = True, now
+                if self.due is not None and not self.unanswered:
+                    self.due = min(self.due, now + self._patience_ns(probe_ns))
+            if self._timed is None and not self.unanswered:
+                self._timed = (self.left_psn, now)
+
+    def acknowledged(self, una, now):
+        """Note that the peer has everything before ``una``; take the time of a packet among it."""
+        if self.left_psn is not None and una >= self.left_psn:
+            self._silent_at, self._owed = None, False
+        if self._timed is not None and una >= self._timed[0]:
+            sample = now - self._timed[1]
+            trip = sample if self._trip_ns is None else self._trip_ns
+            self._trip_ns = min(sample, trip + (sample - trip) // 8)     # a sample may include a wait for more data
+            self._timed = None
+
+    def lost(self):
+        """Discard the time of a packet: the peer missed some."""
+        self._timed = None
+
+    def _answer_ns(self, probe_ns):
+        """Return the time to wait for an answer, at most ``probe_ns``; None without a known round trip."""
+        trip = self._trip_ns if self._round_trip.smoothed_ns is None else self._round_trip.smoothed_ns
+        return None if trip is None else min(probe_ns, max(probe_ns // SHARE, trip + trip // 4))
+
+    def _patience_ns(self, probe_ns):
+        """Return the length of a silence that needs a probe."""
+        if not self._owed:
+            return probe_ns + probe_ns // 2
+        answer_ns = self._answer_ns(probe_ns)
+        return probe_ns if answer_ns is None else min(probe_ns, max(probe_ns // 2, 4 * answer_ns))
+
+    # --------------------------------------------------------------------------------- the silence
+
+    def begin(self, now, probe_ns):
+        """Start to look for silence, if not yet."""
+        if self.due is None:
+            self.due = now + self._patience_ns(probe_ns)
+
+    def silent(self, now, probe_ns):
+        """Return true if the peer is silent. Otherwise postpone the decision: no packet left the card long ago."""
+        if self.unanswered:
+            return True
+        patience_ns = self._patience_ns(probe_ns)
+        due = now + patience_ns if self._silent_at is None else self._silent_at + patience_ns
+        if due <= now:
+            return True
+        self.due = due
+        return False
+
+    def rest(self):
+        """Note that nothing is expected of the peer."""
+        self.due, self.unanswered, self._silent_at, self._owed = None, 0, None, False
+        self.asked.clear()
+
+    def heard(self, now, probe_ns):
+        """Note a frame of the peer."""
+        self.unanswered = 0
+        if self.asked:
+            self.asked.clear()
+        if self._silent_at is not None:
+            self._silent_at = now
+        if self.due is not None:
+            self.due = now + self._patience_ns(probe_ns)
+
+    @property
+    def quick(self):
+        """True while the time of the next probe is that of the search, also when nothing is left to send."""
+        return self.unanswered <= QUICK_MAX and self._answer_ns(1) is not None
+
+    def probed(self, now, probe_ns):
+        """Note a probe, and return the ports of the questions that follow it."""
+        answer_ns, ports = self._answer_ns(probe_ns), ()
+        if self.unanswered >= (PATIENCE_UNKNOWN if answer_ns is None else PATIENCE):
+            ports = [self._ports.draw() for _ in range(ASKS)]
+            self.asked.update(ports)
+        self.unanswered += 1
+        self._timed = None
+        if not self.quick:
+            answer_ns = probe_ns << min(self.unanswered, DOUBLINGS_MAX)
+        self.due = now + answer_ns
+        return ports
+
+    def later(self, now, probe_ns):
+        """Postpone the decision."""
+        self.due = now + (self._answer_ns(probe_ns) or probe_ns)
