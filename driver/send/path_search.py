@@ -28,8 +28,8 @@ class PathSearch:
     ----------
     seed : str
         Of the ports.
-    round_trip : RoundTrip
-        Measured with probes.
+    timer : ProgressTimer
+        Of the sender; its ``probe_ns`` and ``round_trip`` are used.
 
     Attributes
     ----------
@@ -43,8 +43,8 @@ class PathSearch:
         Every older PSN has left the card.
     """
 
-    def __init__(self, seed, round_trip):
-        self._ports, self._round_trip = PortDraw(seed), round_trip
+    def __init__(self, seed, timer):
+        self._ports, self._timer = PortDraw(seed), timer
         self.due = self.left_psn = None
         self.unanswered, self.asked = 0, set()
         self._trip_ns = None                 # from a packet that left the card to its acknowledgement
@@ -58,13 +58,14 @@ class PathSearch:
 
     def pushed(self, works, sent_psn):
         """Note new work for the card, up to ``sent_psn``."""
-        for n in range(0, len(works), MARKED):
-            some = works[n:n + MARKED]
-            self._pushed += len(some)
-            psn = works[n + MARKED].psn if n + MARKED < len(works) else sent_psn
-            self._marks.append((self._pushed, psn, any(work.last for work in some)))
+        count, pushed = len(works), self._pushed
+        for end in range(MARKED, count, MARKED):
+            self._marks.append((pushed + end, works[end].psn, works[end - 1].last))
+        if count:
+            self._pushed = pushed + count
+            self._marks.append((self._pushed, sent_psn, works[-1].last))
 
-    def retired(self, descriptors, una, now, probe_ns):
+    def retired(self, descriptors, una, now):
         """Note new work that the card retired. The peer has everything before ``una``."""
         self._retired += descriptors
         marks = self._marks
@@ -77,7 +78,7 @@ class PathSearch:
             if ends and not self._owed:
                 self._owed, self._silent_at = True, now
                 if self.due is not None and not self.unanswered:
-                    self.due = min(self.due, now + self._patience_ns(probe_ns))
+                    self.due = min(self.due, now + self._patience_ns())
             if self._timed is None and not self.unanswered:
                 self._timed = (self.left_psn, now)
 
@@ -95,30 +96,36 @@ class PathSearch:
         """Discard the time of a packet: the peer missed some."""
         self._timed = None
 
-    def _answer_ns(self, probe_ns):
-        """Return the time to wait for an answer, at most ``probe_ns``; None without a known round trip."""
-        trip = self._trip_ns if self._round_trip.smoothed_ns is None else self._round_trip.smoothed_ns
+    @property
+    def _known_ns(self):
+        """Smoothed round trip, or None."""
+        measured = self._timer.round_trip.smoothed_ns
+        return self._trip_ns if measured is None else measured
+
+    def _answer_ns(self):
+        """Return the time to wait for an answer, at most the probe time-out; None without a known round trip."""
+        trip, probe_ns = self._known_ns, self._timer.probe_ns
         return None if trip is None else min(probe_ns, max(probe_ns // SHARE, trip + trip // 4))
 
-    def _patience_ns(self, probe_ns):
+    def _patience_ns(self):
         """Return the length of a silence that needs a probe."""
+        probe_ns = self._timer.probe_ns
         if not self._owed:
             return probe_ns + probe_ns // 2
-        answer_ns = self._answer_ns(probe_ns)
+        answer_ns = self._answer_ns()
         return probe_ns if answer_ns is None else min(probe_ns, max(probe_ns // 2, 4 * answer_ns))
 
     # --------------------------------------------------------------------------------- the silence
 
-    def begin(self, now, probe_ns):
-        """Start to look for silence, if not yet."""
-        if self.due is None:
-            self.due = now + self._patience_ns(probe_ns)
+    def begin(self, now):
+        """Start to look for silence."""
+        self.due = now + self._patience_ns()
 
-    def silent(self, now, probe_ns):
+    def silent(self, now):
         """Return true if the peer is silent. Otherwise postpone the decision: no packet left the card long ago."""
         if self.unanswered:
             return True
-        patience_ns = self._patience_ns(probe_ns)
+        patience_ns = self._patience_ns()
         due = now + patience_ns if self._silent_at is None else self._silent_at + patience_ns
         if due <= now:
             return True
@@ -130,7 +137,7 @@ class PathSearch:
         self.due, self.unanswered, self._silent_at, self._owed = None, 0, None, False
         self.asked.clear()
 
-    def heard(self, now, probe_ns):
+    def heard(self, now):
         """Note a frame of the peer."""
         self.unanswered = 0
         if self.asked:
@@ -138,26 +145,26 @@ class PathSearch:
         if self._silent_at is not None:
             self._silent_at = now
         if self.due is not None:
-            self.due = now + self._patience_ns(probe_ns)
+            self.due = now + self._patience_ns()
 
     @property
     def quick(self):
         """True while the time of the next probe is that of the search, also when nothing is left to send."""
-        return self.unanswered <= QUICK_MAX and self._answer_ns(1) is not None
+        return self.unanswered <= QUICK_MAX and self._known_ns is not None
 
-    def probed(self, now, probe_ns):
+    def probed(self, now):
         """Note a probe, and return the ports of the questions that follow it."""
-        answer_ns, ports = self._answer_ns(probe_ns), ()
+        answer_ns, ports = self._answer_ns(), ()
         if self.unanswered >= (PATIENCE_UNKNOWN if answer_ns is None else PATIENCE):
             ports = [self._ports.draw() for _ in range(ASKS)]
             self.asked.update(ports)
         self.unanswered += 1
         self._timed = None
         if not self.quick:
-            answer_ns = probe_ns << min(self.unanswered, DOUBLINGS_MAX)
+            answer_ns = self._timer.probe_ns << min(self.unanswered, DOUBLINGS_MAX)
         self.due = now + answer_ns
         return ports
 
-    def later(self, now, probe_ns):
+    def later(self, now):
         """Postpone the decision."""
-        self.due = now + (self._answer_ns(probe_ns) or probe_ns)
+        self.due = now + (self._answer_ns() or self._timer.probe_ns)

@@ -90,7 +90,7 @@ class Sender:
 
         ``seed`` is that of the ports.
         """
-        self.search, self._take_port = PathSearch(seed, self.timer.round_trip), take
+        self.search, self._take_port = PathSearch(seed, self.timer), take
 
     # ---------------------------------------------------------------------------- from the application
 
@@ -162,7 +162,7 @@ class Sender:
         if again:
             self._again_in_card -= descriptors
         elif self.search is not None:
-            self.search.retired(descriptors, self.queue.una, now, self.timer.probe_ns)
+            self.search.retired(descriptors, self.queue.una, now)
 
     @property
     def counts_to_the_last(self):
@@ -225,7 +225,7 @@ class Sender:
     def _heard(self, now):
         """Note a frame of the peer."""
         if self.search is not None:
-            self.search.heard(now, self.timer.probe_ns)
+            self.search.heard(now)
 
     def on_path(self, port, peers_port, now):
         """Take the UDP source port that an answer names, if it asked.
@@ -403,19 +403,20 @@ class Sender:
     def look_for_path(self, now):
         """Probe a silent peer, also while the card has work, and look for another path if probes go unanswered."""
         search = self.search
-        if search is None or self.failed is not None:
+        if search is None or search.due is not None and now < search.due or self.failed is not None:
             return
-        peers_turn, probe_ns = self._peers_turn, self.timer.probe_ns
+        peers_turn = self._peers_turn
         if not (peers_turn or self.in_card or self.queue.has_work or self._recovery.has_work):
             search.rest()
             return
-        search.begin(now, probe_ns)
-        if now < search.due or not search.silent(now, probe_ns):
+        if search.due is None:
+            search.begin(now)
+        if now < search.due or not search.silent(now):
             return
         if peers_turn and not search.quick:
             search.due = self.timer.deadline      # whose expiry probes
         elif not (peers_turn or self._repeats_nothing):
-            search.later(now, probe_ns)
+            search.later(now)
         else:
             self.counts["path_probes"] += 1
             if peers_turn:
@@ -426,7 +427,7 @@ class Sender:
     def _ask_paths(self, now):
         """Ask from other ports whether frames arrive, after a probe."""
         if self.search is not None:
-            for port in self.search.probed(now, self.timer.probe_ns):
+            for port in self.search.probed(now):
                 self.frames.append(ControlFrame(wire.Opcode.ACKNOWLEDGE, self.queue.una, syndrome=PathQuery.ASK,
                                                 sport=port))
 
