@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Variables of `make sim` and `make wave`: those of tb/app/job/job_settings.py, which a test compares, and waves. What is not
 # given is left to `weft sim`, which checks the values.
 PARAMETERS := FILE LOSS REORDER DUP CORRUPT BACK_LOSS BACK_REORDER BACK_DUP BACK_CORRUPT RTT_US QPS SEED PMTU SIM PRESET \
-  BACKEND PFC
+  BACKEND HOSTS FABRIC PFC
 FLAGS := STRADDLE MAC_CLOCK TIMELINE WAVES
 # Variables of the other targets.
 OTHERS := ONLY BUDGET SCHEDULER PREFIX PYTEST_ARGS PYTHON
@@ -57,16 +57,17 @@ help:
 	@echo '               two cards alone on the workers of a Dask scheduler, SCHEDULER=tcp://...'
 	@echo 'make conformance  rdma-core'"'"'s own tests of pyverbs (Debian: python3-pyverbs) against the driver; a suite in C'
 	@echo '               on all back ends, or ONLY= some cases; JSON under sim_build/reports'
-	@echo 'make interop   a Linux guest with rxe (Debian: qemu-system-x86) against the endpoint and the card'
-	@echo 'make linux     two Linux guests with a card each, functional and in time (QEMU from Debian, not installed)'
+	@echo 'make interop   a Linux guest with rxe (Debian: qemu-system-x86) against the endpoint and the card;'
+	@echo '               conformance suite on rxe, JSON under sim_build/reports'
+	@echo 'make linux     two Linux guests with a card each, functional and timed (QEMU from Debian, not installed)'
 	@echo 'make ibverbs   libibverbs.so.1 for unmodified RDMA programs on served cards (Debian: libibverbs-dev);'
 	@echo '               PREFIX= installs it there, or packs it if that ends with .tar.gz'
 	@echo 'make programs  those programs on functional cards and direct, one of each operation on model and RTL; JSON under sim_build/reports'
 	@echo 'make verilog   Verilog for FPGA in three sizes, or PRESET=, under sim_build/verilog'
 	@echo 'make bench     benchmarks, or ONLY= some; JSON under sim_build/reports'
-	@echo 'make synth     cells and memories by block and room; PRESET=; JSON under sim_build/reports'
+	@echo 'make synth     size and longest path by block, of two sizes of the card or of PRESET=; JSON under sim_build/reports'
 	@echo 'make formal    proofs, or ONLY= some: bounded, inductive, covers; JSON under sim_build/reports'
-	@echo 'make mutants   small faults in the gateware that its tests have to notice, or ONLY=; hours the first time'
+	@echo 'make mutants   small faults in the gateware that its tests must detect, or ONLY=; hours the first time'
 	@echo 'make coverage  lines and toggles that the block benches reach; JSON under sim_build/reports'
 	@echo 'make lint      Python code by ruff and mypy; prose; the Verilog of preset test by Verilator and Yosys'
 	@echo 'make docs      documentation site with API reference under sim_build/site'

@@ -1,6 +1,5 @@
 """Random tags of memory keys."""
 
-import collections
 from random import Random
 
 from weft.hdl.contract import abi
@@ -19,14 +18,13 @@ class KeyTags:
 
     def __init__(self, random: Random) -> None:
         self._random = random
-        self._last: dict[int, collections.deque[int]] = {}     # index -> tags of its recent generations
+        self._last: dict[int, bytes] = {}     # index -> tags of its recent generations
 
     def new(self, index: int) -> int:
         """Return a tag for a new generation of an index, other than ``NO_TAG``."""
-        last = self._last.get(index)
-        if last is None:
-            last = self._last[index] = collections.deque(maxlen=TAGS_APART)
-        while (tag := self._random.randrange(1, 1 << abi.KEY_TAG_BITS)) in last:
+        last = self._last.get(index, b"")
+        draw, bits = self._random.getrandbits, abi.KEY_TAG_BITS
+        while (tag := 1 + draw(bits)) >> bits or tag in last:
             pass
-        last.append(tag)
+        self._last[index] = (last + bytes((tag,)))[-TAGS_APART:]
         return tag

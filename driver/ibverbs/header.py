@@ -16,7 +16,7 @@ def header():
         parts.append(f"#define WEFT_{name} {getattr(messages, name)}u")
     parts.append(f"#define WEFT_KEY_TAG_BITS {KEY_TAG_BITS}u")
     for prefix, kind in (("WEFT", messages.Opcode), ("WEFT_KIND", messages.Kind), ("WEFT_MOST", rings.Limit),
-                         ("WEFT_MAPPING", MappingMethod)):
+                         ("WEFT_DOORBELL", rings.Doorbell), ("WEFT_MAPPING", MappingMethod)):
         values = ", ".join(f"{prefix}_{member.name} = {member.value}" for member in kind if member.value < 1 << 31)
         parts += [f"enum {{ {values} }};"]
     for layout in (*messages.layouts().values(), *rings.SHARED):

@@ -78,7 +78,7 @@ int post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **b
         STORE(qp->send.head->prod, qp->send.head->prod + 1);
     }
     pthread_mutex_unlock(&qp->send_lock);
-    ring_bell(context_of(ibv->context));
+    ring_bell(context_of(ibv->context), WEFT_DOORBELL_SENDS);
     return error;
 }
 
@@ -107,7 +107,7 @@ int post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr **b
     pthread_mutex_lock(&qp->recv_lock);
     int error = put_recvs(&qp->recv, qp->cap.max_recv_wr, qp->cap.max_recv_sge, wr, bad);
     pthread_mutex_unlock(&qp->recv_lock);
-    ring_bell(context_of(ibv->context));
+    ring_bell(context_of(ibv->context), WEFT_DOORBELL_RECEIVES);
     return error;
 }
 
@@ -116,6 +116,6 @@ int post_srq_recv(struct ibv_srq *ibv, struct ibv_recv_wr *wr, struct ibv_recv_w
     pthread_mutex_lock(&srq->lock);
     int error = put_recvs(&srq->ring, srq->max_wr, srq->max_sge, wr, bad);
     pthread_mutex_unlock(&srq->lock);
-    ring_bell(context_of(ibv->context));
+    ring_bell(context_of(ibv->context), WEFT_DOORBELL_RECEIVES);
     return error;
 }

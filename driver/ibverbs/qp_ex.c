@@ -102,7 +102,7 @@ static int wr_complete(struct ibv_qp_ex *ex) {
     int error = qp->error;
     if (!error) STORE(qp->send.head->prod, qp->send.head->prod + qp->building);
     pthread_mutex_unlock(&qp->send_lock);
-    ring_bell(context_of(ex->qp_base.context));
+    ring_bell(context_of(ex->qp_base.context), WEFT_DOORBELL_SENDS);
     return error;
 }
 

@@ -42,11 +42,11 @@ static uint64_t say_time(struct context *c) {
 }
 
 /* Announce posted work. The daemon polls memory unless it sleeps; the thread that wakes it clears `asleep` for the
- * others. */
-void ring_bell(struct context *c) {
+ * others. `posts` is their kind. */
+void ring_bell(struct context *c, uint32_t posts) {
     say_time(c);
     __atomic_add_fetch(&c->bell->posted, 1, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&c->bell->asleep, __ATOMIC_SEQ_CST)
+    if (__atomic_load_n(&c->bell->asleep, __ATOMIC_SEQ_CST) & posts
         && __atomic_exchange_n(&c->bell->asleep, 0, __ATOMIC_SEQ_CST)) eventfd_write(c->doorbell, 1);
 }
 

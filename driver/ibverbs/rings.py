@@ -18,7 +18,8 @@ def _alone(name, doc):
 
 BELL = Layout("bell", "One for each open context.", [
     *_alone("posted", "Counts what the program posted to any ring, and rings it emptied."),
-    *_alone("asleep", "The daemon sleeps: the program that clears this field rings its doorbell."),
+    *_alone("asleep", "The daemon sleeps until a doorbell, for posts of the kinds in ``Doorbell``: the program that "
+                      "clears this field rings."),
     *_alone("notified", "Number of completions that the daemon wrote into any queue."),
     *_alone("waiting", "A thread of the program sleeps, until its doorbell is written."),
     *_alone("waited", "Value of ``notified`` when a thread last went to sleep: the program waits until it changes."),
@@ -63,6 +64,13 @@ ASYNC_EVENT = Layout("async_event", "What is read from the file of asynchronous 
     Field("_reserved", 32)], size_bytes=16)
 
 SHARED = (BELL, CLOCK, RING_HEADER, SEND_SLOT, RECV_SLOT, SGE_SLOT, WC_SLOT, COMP_EVENT, ASYNC_EVENT)
+
+
+class Doorbell(enum.IntFlag):
+    """Posts that end the daemon's sleep. Most receive requests wait in their ring until a message comes."""
+
+    SENDS = 1
+    RECEIVES = 2
 
 
 class Limit(enum.IntEnum):

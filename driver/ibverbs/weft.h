@@ -134,7 +134,7 @@ extern uint64_t weft_clock_ns(void) __attribute__((weak, visibility("default")))
 /* ring.c */
 int ring_map(struct ring *ring, int file, uint32_t slots, uint32_t slot_bytes);
 void ring_unmap(struct ring *ring);
-void ring_bell(struct context *c);
+void ring_bell(struct context *c, uint32_t posts);
 int time_is_simulated(void);
 int nap(struct context *c, uint32_t notified);
 static inline void *ring_slot(struct ring *ring, uint32_t number) {

@@ -39,11 +39,6 @@ class RoundTrip:
         self._gap = None             # time from the first outstanding probe to the last one
         self._longest_trip = 0               # upper bound of the round trip at the last response
 
-    @property
-    def probing(self):
-        """True if a probe has no response."""
-        return self.opened is not None
-
     def probe_sent(self, now):
         """Note that a probe is sent."""
         if self.opened is None:

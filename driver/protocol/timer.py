@@ -32,7 +32,8 @@ class ProgressTimer:
     The end does not depend on the number of probes: the timer is exhausted when no probe had a response for ``retry_cnt
     + 1`` times ``timeout_ns``. A connection with responses but without progress ends as well: after the same time if
     the next unacknowledged packet was lost more than ``retry_cnt`` times in the meantime, otherwise after
-    ``STALL_FACTOR`` times that time.
+    ``STALL_FACTOR`` times that time. Time in which this host did not look at its timer, for example because it was
+    paused, does not count: the peer had no probe to respond to.
 
     Parameters
     ----------
@@ -141,10 +142,9 @@ class ProgressTimer:
         """Return an :class:`Expiry` if the deadline has passed, else None."""
         if self.deadline is None or now < self.deadline:
             return None
-        if self._probed is None:
-            self._probed = now
-        if self._stalled is None:
-            self._stalled = now
+        late = now - self.deadline
+        self._probed = now if self._probed is None else self._probed + late
+        self._stalled = now if self._stalled is None else self._stalled + late
         if self.timeout_ns and now >= self._end:
             self.stop()
             return Expiry.EXHAUSTED

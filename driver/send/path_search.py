@@ -46,6 +46,7 @@ class PathSearch:
     def __init__(self, seed, timer):
         self._ports, self._timer = PortDraw(seed), timer
         self.due = self.left_psn = None
+        self._quiet_until = 0                # the peer asked for silence until then
         self.unanswered, self.asked = 0, set()
         self._trip_ns = None                 # from a packet that left the card to its acknowledgement
         self._timed = None                   # (PSN, time) of such a packet
@@ -121,12 +122,17 @@ class PathSearch:
         """Start to look for silence."""
         self.due = now + self._patience_ns()
 
+    def not_ready(self, until):
+        """Note that the peer wants no packet before ``until``: a receive request is missing."""
+        self._quiet_until = until
+
     def silent(self, now):
         """Return true if the peer is silent. Otherwise postpone the decision: no packet left the card long ago."""
         if self.unanswered:
             return True
         patience_ns = self._patience_ns()
-        due = now + patience_ns if self._silent_at is None else self._silent_at + patience_ns
+        since = now if self._silent_at is None else self._silent_at
+        due = max(since, self._quiet_until) + patience_ns
         if due <= now:
             return True
         self.due = due

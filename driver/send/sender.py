@@ -82,7 +82,7 @@ class Sender:
         self.search, self._take_port, self.timeouts = None, None, 0
         self._again_in_card = 0
         self._recovery = Recovery(longest=max(1, chunk_bytes // pmtu), counts=self.counts)
-        self._rnr = 0
+        self._rnr, self._asked = 0, False      # _asked: a probe was sent after the last RNR NAK that counts
         self._limit_serial = 0
 
     def search_path(self, seed, take):
@@ -210,13 +210,14 @@ class Sender:
             self._acknowledge(named + 1, now, msn)
         elif answer in (Answer.NAK, Answer.RNR_NAK):
             if self._nameable(named, oldest_psn):
-                probing = self.timer.round_trip.probing
                 self._acknowledge(max(named, self.queue.una), now, msn)
                 if self.failed is None and answer is Answer.NAK:
                     self._fail_in_turn(named, _NAK_STATUS[syndrome])
                 elif self.failed is None:
                     self.timer.not_ready(now, rnr_wait_ns(syndrome))
-                    self._count_not_ready(named, probing)
+                    if self.search is not None:
+                        self.search.not_ready(self.timer.deadline)
+                    self._count_not_ready(named)
         elif answer is Answer.SEQUENCE_NAK:
             self._on_sequence_nak(named, now)
         else:
@@ -306,9 +307,10 @@ class Sender:
         self.counts["stray_acks"] += 1
         return False
 
-    def _count_not_ready(self, psn, asked):
-        """Count an RNR NAK. Of all that answer one probe, one counts."""
-        self._rnr += asked
+    def _count_not_ready(self, psn):
+        """Count an RNR NAK. Of all that answer one probe, one counts, whatever came before it."""
+        self._rnr += self._asked
+        self._asked = False
         if self.rnr_retry != RNR_RETRY_FOREVER and self._rnr > self.rnr_retry:
             self._fail_in_turn(psn, WCStatus.RNR_RETRY_EXC_ERR)
 
@@ -391,6 +393,7 @@ class Sender:
             self.counts["probes"] += 1
             self.counts["probes_midway"] += self.queue.has_more
             self.timeouts += 1
+            self._asked = True
             self._probe()
             self._ask_paths(now)
         elif expiry is Expiry.EXHAUSTED:

@@ -116,7 +116,8 @@ def _keys(handle, mr):
 def reg_mr(client, request, _tail, _files):
     place = _place(client, request)
     mr = client.types.mr(client.find(Kind.PD, request.pd), request.length, request.access, request.iova, buffer=place)
-    client.new_regions.append(mr)
+    if not mr.installed:
+        client.new_regions.append(mr)
     return _keys(client.add(Kind.MR, mr), mr), []
 
 
@@ -270,10 +271,13 @@ def _users(kind, thing):
     return thing.users if kind in (Kind.CHANNEL, Kind.MEMORY) else 0
 
 
+_KINDS = {kind.value: kind for kind in Kind}
+
+
 def destroy(client, request, _tail, _files):
-    if request.kind not in Kind.__members__.values():
+    kind = _KINDS.get(request.kind)
+    if kind is None:
         raise Violation(f"kind {request.kind}")
-    kind = Kind(request.kind)
     thing = client.find(kind, request.handle)
     if users := _users(kind, thing):
         raise InUse(f"{users} others need the {kind.name}")

@@ -6,7 +6,7 @@ import os
 import socket
 
 from ..ibverbs.messages import Kind
-from ..ibverbs.rings import ASYNC_EVENT, BELL
+from ..ibverbs.rings import ASYNC_EVENT, BELL, Doorbell
 from ..queue.command import CommandError
 from ..terms.enums import WCOpcode
 from ..terms.errors import InvalidValue, OutOfResources
@@ -20,7 +20,7 @@ from .shared_memory import OwnedDescriptor, create, ordered, words_of
 
 POSTED, ASLEEP, NOTIFIED, WAITING, WAITED, CLOCK = (
     BELL.offset_of(name) // 32 for name in ("posted", "asleep", "notified", "waiting", "waited", "clock_ns"))
-_AN_EVENT = {ResourceKind.EVENTS: 1}
+_AN_EVENT, _AN_OBJECT = {ResourceKind.EVENTS: 1}, {ResourceKind.OBJECTS: 1}
 _OF_ITSELF = {ResourceKind.PROGRAMS: 1, ResourceKind.DESCRIPTORS: DESCRIPTORS_OF_PROGRAM, ResourceKind.MAPPINGS: 1}
 _RECEIVES = frozenset({WCOpcode.RECV, WCOpcode.RECV_RDMA_WITH_IMM})
 
@@ -183,7 +183,7 @@ class Client:
         OutOfResources
             If that exceeds the quota. The object is closed then.
         """
-        amounts = {ResourceKind.OBJECTS: 1} | (amounts or {})
+        amounts = _AN_OBJECT | amounts if amounts else _AN_OBJECT
         try:
             self.account.take(amounts)
         except OutOfResources:
@@ -191,13 +191,14 @@ class Client:
             raise
         self._handles += 1
         self.objects[kind][self._handles] = thing
-        self._charges[kind, self._handles] = amounts
+        if amounts is not _AN_OBJECT:
+            self._charges[kind, self._handles] = amounts
         return self._handles
 
     def remove(self, kind, handle):
         """Remove an object that is closed, and return its cost to the account."""
         del self.objects[kind][handle]
-        self.account.release(self._charges.pop((kind, handle)))
+        self.account.release(self._charges.pop((kind, handle), _AN_OBJECT))
 
     def recharge(self, kind, handle, amounts):
         """Change the cost of an object.
@@ -207,7 +208,7 @@ class Client:
         OutOfResources
             The cost is unchanged.
         """
-        before, amounts = self._charges[kind, handle], {ResourceKind.OBJECTS: 1} | amounts
+        before, amounts = self._charges[kind, handle], _AN_OBJECT | amounts
         self.account.release(before)
         try:
             self.account.take(amounts)
@@ -308,7 +309,7 @@ class Client:
 
     def fall_asleep(self):
         """Request doorbells, because the daemon is about to sleep."""
-        self.bell[ASLEEP] = 1
+        self.bell[ASLEEP] = Doorbell.SENDS | Doorbell.RECEIVES
 
     @property
     def has_work(self):

@@ -31,7 +31,7 @@ from .client import Client
 from .process import Accesses, CopyWatch
 from .quota import Account, of_this_process
 from .ring import Ended, Violation
-from .shared_memory import compiled, fence, reader
+from .shared_memory import compiled, fence, reader, writer
 from .sysfs import SysfsTree
 
 ERRORS = ((MemoryError, errno.ENOMEM), (NotImplementedError, errno.EOPNOTSUPP), (TimeoutError, errno.ETIMEDOUT),
@@ -43,7 +43,9 @@ PAUSE_NS = 30_000        # longest pause between two calls of a program that mak
 _TAKING = frozenset({Opcode.RESIZE_CQ, Opcode.MODIFY_SRQ, Opcode.MODIFY_QP})     # calls that take posted requests
 _OK = ANSWER.pack()
 _READERS = {opcode: reader(asked) for opcode, (asked, _) in MESSAGES.items()}
+_WRITERS = {opcode: writer(answered) for opcode, (_, answered) in MESSAGES.items()}
 _HEAD = compiled(REQUEST)
+_CUT = int(socket.MSG_TRUNC | socket.MSG_CTRUNC)     # flags of a message that is not complete
 _ANCILLARY_BYTES = socket.CMSG_SPACE(FILES_MAX * array.array("i").itemsize)
 
 
@@ -178,10 +180,10 @@ class Daemon:
         for client in [client for client in self.clients.values() if client.new_regions]:
             self._with(client, client.install)
 
-    def _with(self, client, method):
-        """Call ``method()`` for a client. An exception ends the connection of that client, and nothing else."""
+    def _with(self, client, method, *arguments):
+        """Call ``method(*arguments)`` for a client. An exception ends the connection of that client alone."""
         try:
-            return bool(method())
+            return bool(method(*arguments))
         except Ended:
             self.drop(client)
         except Violation as violation:
@@ -270,7 +272,7 @@ class Daemon:
 
     def _serve(self, client):
         """Answer a call of a client."""
-        self._with(client, functools.partial(self._exchange, client))
+        self._with(client, self._exchange, client)
 
     def _exchange(self, client):
         try:
@@ -304,7 +306,7 @@ class Daemon:
         ------
         Violation
         """
-        if len(data) < REQUEST.size_bytes or flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+        if len(data) < REQUEST.size_bytes or flags & _CUT:
             raise Violation(f"a message of {len(data)} bytes")
         version, opcode = _HEAD.unpack_from(data)
         if version != VERSION:
@@ -312,7 +314,7 @@ class Daemon:
                             "to be of one build"), []
         if opcode not in MESSAGES:
             raise Violation(f"opcode {opcode}")
-        asked, answered = MESSAGES[opcode]
+        asked, _answered = MESSAGES[opcode]
         if opcode in _TAKING:
             self._install()
             if client.socket.fileno() not in self.clients:
@@ -326,7 +328,7 @@ class Daemon:
             return _refusal(abs(problem.error_code) if problem.error_code != -1 else errno.EINVAL, problem), []
         except tuple(kind for kind, _ in ERRORS) as problem:
             return _refusal(next(code for kind, code in ERRORS if isinstance(problem, kind)), problem), []
-        return _OK + answered.pack(**values), out
+        return _OK + _WRITERS[opcode](values), out
 
     def close(self):
         """Drop all programs."""

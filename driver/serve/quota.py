@@ -63,17 +63,18 @@ class Account:
 
     def __init__(self, most, whole=None):
         self.most, self.whole = most, whole
+        self._all = (self,) if whole is None else (self, *whole._all)
         self.has = dict.fromkeys(ResourceKind, 0)
 
     def check(self, amounts):
         """Raise OutOfResources if ``amounts``, by :class:`ResourceKind`, exceed a limit."""
-        for kind, amount in amounts.items():
-            if self.has[kind] + amount > self.most[kind]:
-                owner = "a program has" if self.whole else "all programs together have"
-                raise OutOfResources(f"{amount} {kind.value} more than {self.has[kind]} are asked for; {owner} "
-                                     f"{self.most[kind]} at most")
-        if self.whole is not None:
-            self.whole.check(amounts)
+        for account in self._all:
+            has, most = account.has, account.most
+            for kind, amount in amounts.items():
+                if has[kind] + amount > most[kind]:
+                    owner = "a program has" if account.whole else "all programs together have"
+                    raise OutOfResources(f"{amount} {kind.value} more than {has[kind]} are asked for; {owner} "
+                                         f"{most[kind]} at most")
 
     def take(self, amounts):
         """Add ``amounts`` to the resources in use.
@@ -90,11 +91,11 @@ class Account:
         self._add(amounts, -1)
 
     def _add(self, amounts, sign):
-        for kind, amount in amounts.items():
-            self.has[kind] += sign * amount
-            assert self.has[kind] >= 0, kind
-        if self.whole is not None:
-            self.whole._add(amounts, sign)
+        for account in self._all:
+            has = account.has
+            for kind, amount in amounts.items():
+                has[kind] += sign * amount
+                assert has[kind] >= 0, kind
 
     def close(self):
         """Return all resources."""

@@ -9,6 +9,7 @@ of the processor. On x86 loads acquire and stores release already, and only a lo
 indices.
 """
 
+import collections
 import ctypes
 import fcntl
 import functools
@@ -18,7 +19,6 @@ import platform
 import struct
 import sys
 import threading
-from types import SimpleNamespace
 
 from ..terms.errors import OutOfResources
 
@@ -78,7 +78,18 @@ def reader(layout):
         return layout.unpack
     unpack = compiled(layout).unpack_from
     names = [field.name for field in layout.fields if field.name[0] != "_"]
-    return lambda data: SimpleNamespace(**dict(zip(names, unpack(data), strict=True)))
+    made = collections.namedtuple(layout.name, names)._make
+    return lambda data: made(unpack(data))
+
+
+def writer(layout):
+    """Return a fast function from fields, as a dict, to the bytes of a layout."""
+    if any(field.name[0] != "_" and field.width not in _FORMATS for field in layout.fields):
+        return lambda values: layout.pack(**values)
+    pack = compiled(layout).pack
+    names = [field.name for field in layout.fields if field.name[0] != "_"]
+    return lambda values: (pack(*[values[name] for name in names]) if len(values) == len(names)
+                           else layout.pack(**values))
 
 
 def create(name, size):

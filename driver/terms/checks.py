@@ -85,6 +85,11 @@ def mr_access(access):
     ValueError
         If there are no such flags, or the peer could write but the host could not.
     """
+    return _mr_access(access) if isinstance(access, int) else _mr_access.__wrapped__(access)
+
+
+@functools.lru_cache(typed=True)
+def _mr_access(access):
     access = member("access", access, AccessFlag)
     if absent := int(access) & ~int(_EXISTING):
         raise NotSupported(f"Failed to register a MR: access {absent:#x} does not exist here")

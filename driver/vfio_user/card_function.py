@@ -7,22 +7,18 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from weft.hdl.contract import abi
-from weft.hdl.contract.pci import PciFunction, configuration
+from weft.hdl.contract.pci import PciFunction
 
 from ..device.attached import MemoryFault
-from .config_space import ConfigSpace
-from .dma import DmaMap, Unmapped
-from .interrupts import Interrupts
-from .messages import Irq, Region
+from .dma import Unmapped
+from .simulated_function import ALL_ONES, SimulatedFunction
 
 CONTROL_RESET, STATUS_DMA_LOST = 2, 4
-ALL_ONES = 0xFF
 DWORD, QWORD = 4, 8
 REGISTER_AT = {register.offset: register for register in abi.REGISTERS}
 LOG2_OFFSETS = {register.offset for register in abi.REGISTERS if register.name.endswith("_log2") and
                 register.offset >= abi.RING_BASE}
 PUSH_END = abi.PUSH_BASE + abi.PUSH_WINDOWS * abi.BLOCK_BYTES
-REPORTS_MAX = 20
 READ_BYTES_MAX = 1 << 16       # of one access of a card: a descriptor, a list of pages, a packet
 
 
@@ -119,81 +115,35 @@ class Incarnation:
             self._function.raise_vector(vector)
 
 
-class CardFunction:
-    """PCI function of a card, for :class:`~weft.driver.vfio_user.server.Server`.
+class CardFunction(SimulatedFunction):
+    """PCI function of a model of a card.
 
     Accesses of the BAR are served as by :class:`weft.hdl.pcie.cq.RegisterShim`: reads and writes of 4 or 8 aligned
     bytes, reads of part of a double word, and writes of up to 64 bytes into the push windows. Others are counted as
-    ``host_refused``: a read returns ones, a write vanishes. The client keeps the MSI-X table; vectors wait in the
-    pending bits while the function may not send them.
+    ``host_refused``: a read returns ones, a write vanishes.
 
     Parameters
     ----------
-    description : PciFunction
+    description, report
+        As in :class:`SimulatedFunction`.
     make : callable(incarnation) -> CardModel
         Returns a card that uses ``read``, ``write`` and ``interrupt`` of the incarnation, and that runs all its
         scheduled calls by its ``run``.
-    report : callable(sentence)
-
-    Attributes
-    ----------
-    config : ConfigSpace
-    dma : DmaMap
-    interrupts : Interrupts
-    counters : Counter
-        ``unsupported_requests``: accesses of the card to memory that the client did not map; ``resets``.
     """
 
     def __init__(self, description: PciFunction, make: Callable[[Incarnation], CardModel],
                  report: Callable[[str], object] = lambda sentence: None) -> None:
-        self._make, self._report = make, report
-        self._vectors = description.msix_vectors
-        self.config = ConfigSpace(configuration(description), self.reset)
-        self.regions: dict[int, int] = {Region.CONFIG: len(self.config), Region.BAR0: description.bars[0].size}
-        self.dma, self._pending = DmaMap(), 0
-        self.interrupts = Interrupts({Irq.MSIX: description.msix_vectors, Irq.ERR: 1}, self._send_pending)
-        self.counters: Counter[str] = Counter()
-        self._renew()
+        super().__init__(description, report)
+        self._make = make
+        self._make_card()
 
-    def report(self, sentence: str) -> None:
-        """Report to the operator, a limited number of times: a machine can cause any number of reports."""
-        self.counters["reports"] += 1
-        if self.counters["reports"] <= REPORTS_MAX:
-            self._report(sentence)
-
-    def _renew(self) -> None:
+    def _make_card(self) -> None:
         self.incarnation = Incarnation(self)
         self.card = self._make(self.incarnation)
 
-    # ------------------------------------------------------------------------------------------- client
-
-    def region_read(self, region: int, offset: int, count: int) -> bytes:
-        """As :meth:`weft.driver.vfio_user.server.Function.region_read`."""
-        return (self.config.read if region == Region.CONFIG else self._bar_read)(offset, count)
-
-    def region_write(self, region: int, offset: int, data: bytes) -> None:
-        """As :meth:`weft.driver.vfio_user.server.Function.region_write`."""
-        if region == Region.CONFIG:
-            self.config.write(offset, data)
-            self._send_pending()
-        elif self.config.memory_space:
-            self._bar_write(offset, data)
-        else:
-            self._refuse()
-
-    def reset(self) -> None:
-        """Reset card and configuration space. The client's memory and eventfds stay."""
+    def _renew(self) -> None:
         self.incarnation.ended = True
-        self.config.reset()
-        self._pending = 0
-        self.counters["resets"] += 1
-        self._renew()
-
-    def disconnected(self) -> None:
-        """Release memory and eventfds of a client that left, and reset the card: its host is off."""
-        self.dma.clear()
-        self.interrupts.close()
-        self.reset()
+        self._make_card()
 
     # ----------------------------------------------------------------------------------------- registers
 
@@ -203,9 +153,8 @@ class CardFunction:
     def _bar_read(self, offset: int, count: int) -> bytes:
         inside = offset % DWORD
         aligned = count == QWORD and not offset % QWORD
-        if not self.config.memory_space or not (aligned or inside + count <= DWORD):
-            self._refuse()
-            return bytes([ALL_ONES]) * count
+        if not (aligned or inside + count <= DWORD):
+            return self._refused_read(count)
         dwords = range(offset - inside, offset + count, DWORD)
         data = b"".join((self._dword(at) & 0xFFFF_FFFF).to_bytes(DWORD, "little") for at in dwords)
         return data[inside : inside + count]
@@ -213,7 +162,7 @@ class CardFunction:
     def _dword(self, offset: int) -> int:
         """Return four bytes of the BAR. Offsets without a register read as zero."""
         if offset >= abi.MSIX_TABLE_OFFSET:
-            return self._pending >> 8 * (offset - abi.MSIX_PBA_OFFSET) if offset >= abi.MSIX_PBA_OFFSET else 0
+            return self.pending >> 8 * (offset - abi.MSIX_PBA_OFFSET) if offset >= abi.MSIX_PBA_OFFSET else 0
         wide = REGISTER_AT.get(offset - offset % QWORD)
         if wide is not None and wide.width == 8 * QWORD:
             return self.card.read(wide.offset) >> 8 * (offset % QWORD)
@@ -247,7 +196,7 @@ class CardFunction:
     def _write(self, offset: int, value: int) -> None:
         if offset == abi.REGISTER["control"].offset and value & CONTROL_RESET:
             if self.incarnation.ended:
-                self._renew()
+                self._make_card()
             self.incarnation.lost = False
         elif offset in LOG2_OFFSETS:
             value = value & ~ALL_ONES | min(value & ALL_ONES, abi.RING_LOG2_MAX)
@@ -258,22 +207,3 @@ class CardFunction:
     def receive(self, frame: Any) -> None:
         """Give a frame of the line to the card."""
         self.incarnation.run(self.card.receive, frame)
-
-    def unsupported(self, reason: str) -> None:
-        """Count an Unsupported Request that the card received."""
-        if not self.counters["unsupported_requests"]:
-            self.report(f"unsupported request of the card: {reason}")
-        self.counters["unsupported_requests"] += 1
-        self.config.received_master_abort()
-
-    def raise_vector(self, vector: int) -> None:
-        """Send a vector, or keep it pending while that is impossible."""
-        if vector < self._vectors:
-            self._pending |= 1 << vector
-            self._send_pending()
-
-    def _send_pending(self) -> None:
-        if self._pending and self.config.sends_msix:
-            for vector in range(self._vectors):
-                if self._pending >> vector & 1 and self.interrupts.signal(Irq.MSIX, vector):
-                    self._pending &= ~(1 << vector)

@@ -7,10 +7,10 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from .card_function import CardFunction
 from .closer import Closer
 from .messages import FILES_OF_KERNEL, Framer, Violation
 from .server import Server
+from .simulated_function import SimulatedFunction
 
 MESSAGES_PER_TURN = 16
 
@@ -25,11 +25,11 @@ class Endpoint:
     ----------
     path : path
         Of the socket, which replaces one that is there.
-    function : CardFunction
+    function : SimulatedFunction
     report : callable(sentence)
     """
 
-    def __init__(self, path: Path | str, function: CardFunction,
+    def __init__(self, path: Path | str, function: SimulatedFunction,
                  report: Callable[[str], object] = lambda sentence: None) -> None:
         self.path, self.function, self.report = str(path), function, report
         with contextlib.suppress(FileNotFoundError):

@@ -10,7 +10,7 @@ from .events import BACKGROUND, schedule
 from .host import next_of_host
 from .packets import DATA, OTHER, QUEUES, new, push
 
-SOURCE = [("port", "i4"), ("to", "i4"), ("bytes", "i4"), ("hash", "u8"), ("gap", "f8"), ("sent", "i8"),
+SOURCE = [("port", "i4"), ("to", "i4"), ("bytes", "i4"), ("hash", "i8"), ("gap", "f8"), ("sent", "i8"),
           ("skipped", "i8")]
 ARRIVALS = 3        # stream of random numbers
 _QUEUED_MAX = 64    # packets at the port of the host; further ones are skipped

@@ -30,6 +30,12 @@ class Switch:
         if self.mark_to_kib < self.mark_from_kib:
             raise BadSetting("mark_to_kib", self.mark_to_kib, "it must be at least mark_from_kib")
 
+    @property
+    def mark_bytes(self) -> tuple[int, int]:
+        """Queues from which some and all packets are marked; the second is -1 without marking."""
+        start = int(self.mark_from_kib * 1024)
+        return start, {STEP: start, RED: int(self.mark_to_kib * 1024)}.get(self.marking, -1)
+
 
 @dataclass(frozen=True, kw_only=True)
 class FabricLink:
@@ -109,6 +115,8 @@ class Fabric:
 
     def __post_init__(self) -> None:
         names = self.nodes
+        if not self.hosts:
+            raise BadSettings("a fabric needs hosts")
         if len(set(names)) != len(names) or len(names) > NODES_MAX:
             raise BadSettings(f"a fabric has at most {NODES_MAX} nodes, and their names differ")
         ends = [(link.a, link.b) for link in self.links]
@@ -122,8 +130,6 @@ class Fabric:
         for host in self.hosts:
             if sum(host in pair for pair in ends) != 1:
                 raise BadSettings(f"host {host!r} needs exactly one link")
-        if not self.flows:
-            raise BadSettings("the fabric has no flow")
         senders: tuple[Flow | Background, ...] = (*self.flows, *self.background)
         for one in senders:
             if one.source not in self.hosts or one.destination not in self.hosts or one.source == one.destination:
@@ -152,6 +158,30 @@ class Fabric:
             found |= dict.fromkeys(new, step)
             edge = [name for name in new if name not in self.hosts]
         return found
+
+    def routes(self) -> list[list[list[int]]]:
+        """Return, by node and host, the ports on shortest paths, as numbers in :attr:`ports`."""
+        far = [self.distances(host) for host in self.hosts]
+        own: dict[str, list[tuple[int, str]]] = {name: [] for name in self.nodes}
+        for number, (a, b) in enumerate(self.ports):
+            own[a].append((number, b))
+        return [[[number for number, b in own[node] if to.get(b, NODES_MAX) < to.get(node, 0)] for to in far]
+                for node in self.nodes]
+
+    @property
+    def longest_ns(self) -> float:
+        """Largest sum of delays of a shortest path between two hosts, without transmission times."""
+        delay, longest = {pair: link.delay_us + link.jitter_us for link in self.links
+                          for pair in ((link.a, link.b), (link.b, link.a))}, 0.0
+        routes, ports, number = self.routes(), self.ports, {name: n for n, name in enumerate(self.nodes)}
+        for to, destination in enumerate(self.hosts):
+            far = self.distances(destination)
+            total = {destination: 0.0}
+            for node in sorted(far, key=far.__getitem__):
+                for port in routes[number[node]][to]:
+                    total[node] = max(total.get(node, 0.0), delay[ports[port]] + total[ports[port][1]])
+            longest = max(longest, *(total[host] for host in self.hosts))
+        return longest * 1e3
 
     def rtt_ns(self, flow: Flow) -> float:
         """Return the round trip time of a flow's shortest path, without transmission times."""

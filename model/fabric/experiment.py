@@ -10,8 +10,9 @@ from weft.driver.settings import fields
 from ..settings import PMTUS, BadSetting, Setting, check
 from ..wan.experiment import WIRE_BYTES
 from .description import MARKINGS, RED, Fabric
+from .named import NAMES, is_topology, named
 from .toml_file import read
-from .topologies import TOPOLOGIES, Shape
+from .topologies import Shape
 
 CONTROL_BYTES = 90      # of a control frame on the wire
 
@@ -25,7 +26,7 @@ class FabricExperiment:
     BadSettings
     """
 
-    fabric: Annotated[str, Setting(f"Topology: {', '.join(TOPOLOGIES)}, or a TOML file.")] = "dumbbell"
+    fabric: Annotated[str, Setting(f"Topology: {NAMES}, with -N for N flows, or a TOML file.")] = "dumbbell"
     algorithm: Annotated[str, Setting("Congestion control of every flow.", choices=tuple(ALGORITHMS))] = "dcqcn"
     tuning: Annotated[str, Setting("Settings of the algorithm: NAME=VALUE, separated by ';'.")] = ""
     flows: Annotated[int, Setting("Number of flows.", least=1, most=1024)] = 2
@@ -60,8 +61,8 @@ class FabricExperiment:
     def __post_init__(self) -> None:
         check(self)
         self.settings_of_algorithm()
-        if self.fabric not in TOPOLOGIES and not self.fabric.endswith(".toml"):
-            raise BadSetting("fabric", self.fabric, f"choose one of {', '.join(TOPOLOGIES)}, or a file *.toml")
+        if not is_topology(self.fabric) and not self.fabric.endswith(".toml"):
+            raise BadSetting("fabric", self.fabric, f"choose one of {NAMES}, with -N for N flows, or a file *.toml")
 
     def with_(self, **changes: Any) -> "FabricExperiment":
         """Return a copy with some fields changed, checked again."""
@@ -80,12 +81,12 @@ class FabricExperiment:
 
     def build(self) -> Fabric:
         """Return the fabric. Raises BadSettings."""
-        if self.fabric not in TOPOLOGIES:
+        if not is_topology(self.fabric):
             return read(Path(self.fabric))
         switch = {name: getattr(self, name) for name in ("buffer_kib", "marking", "mark_from_kib", "mark_to_kib",
                                                          "mark_chance")}
         rtts = (self.rtt_us,) if self.rtt_ratio == 1 else (self.rtt_us, self.rtt_us * self.rtt_ratio)
-        return TOPOLOGIES[self.fabric](Shape(
+        return named(self.fabric, Shape(
             flows=self.flows, host_gbps=self.host_gbps, bottleneck_gbps=self.bottleneck_gbps, rtts_us=rtts,
             loss=self.loss, jitter_us=self.jitter_us, switch=switch,
             packets=-(-round(self.transfer_mib * (1 << 20)) // self.pmtu)))

@@ -5,18 +5,17 @@ path that keeps order. The receiver reports totals, so that a lost report delays
 packet is sent another time; a sender without progress probes after a time-out.
 """
 
-import numpy as np
-
 from ..machine_code import compiled, inlined
 from . import rules
 from .events import EXPIRED, PACED, schedule
+from .forwarding import HASH
 from .link import begin
 from .packets import ACK, CNP, CONTROL, DATA, DATA_PACKET, OTHER, PROBE, discard, new, pop, push
 
 IDLE, WAITING, READY = range(3)     # waits for an acknowledgement, for its time, for the port
 # Packets are counted. `received` and `missing` are those of the sender, which learns them from the receiver's `in_`.
 FLOW = [("source", "i4"), ("destination", "i4"), ("port", "i4"), ("back_port", "i4"), ("algorithm", "i4"),
-        ("hash", "u8"), ("state", "u1"), ("timer", "u1"), ("next", "i4"), ("rate", "f8"), ("limit", "i8"),
+        ("hash", "i8"), ("state", "u1"), ("timer", "u1"), ("next", "i4"), ("rate", "f8"), ("limit", "i8"),
         ("next_at", "f8"), ("deadline", "f8"), ("total", "i8"), ("sent", "i8"), ("received", "i8"), ("missing", "i8"),
         ("done_at", "f8"), ("time_outs", "i8"), ("cnps", "i8"), ("in_flight_peak", "i8"), ("expected", "i8"),
         ("in_received", "i8"), ("in_missing", "i8"), ("in_marked", "i8"), ("late", "i8"), ("cnp_at", "f8"),
@@ -26,7 +25,7 @@ CONFIG = [("packet_bytes", "i8"), ("control_bytes", "i8"), ("ack_every", "i8"), 
           ("time_out", "f8"), ("repath", "u1")]
 STATE = [("done", "i8"), ("other_packets", "i8")]
 _SLOW = 1 / 8       # of the time-out: packets at a longer distance are acknowledged one by one
-_STEP = np.uint64(0x9E3779B97F4A7C15)
+_STEP = 0x9E3779B9
 
 
 @inlined
@@ -111,7 +110,7 @@ def expired(w, flow):
         f.time_outs += 1
         f.deadline = s.now + s.time_out
         if s.repath:
-            f.hash += _STEP
+            f.hash = (f.hash + _STEP) & HASH
         i = new(w, PROBE, flow, f.destination, s.control_bytes)
         if i >= 0:
             w.packet[i].number, w.packet[i].sent_at = f.sent, s.now

@@ -1,6 +1,5 @@
 """Arrays of a run, sized for its fabric."""
 
-import zlib
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +9,8 @@ from weft.driver.congestion.algorithms import create
 
 from ..wan.path.draw import streams
 from . import background, engine, events, host, link, packets, rules, switch
-from .description import RED, STEP, Fabric
+from .description import Fabric
+from .forwarding import ADDRESS, tuple_hash
 
 ENDLESS = 1 << 60
 PACKETS_MAX = 1 << 22
@@ -92,9 +92,7 @@ def _nodes(w: State, fabric: Fabric) -> None:
     w.node["host"][:len(fabric.hosts)] = 1
     for node, a in zip(w.node[len(fabric.hosts):], fabric.switches, strict=True):
         node["buffer"], node["alpha"], node["mark_chance"] = a.buffer_kib << 10, a.alpha, a.mark_chance
-        start = int(a.mark_from_kib * 1024)
-        node["mark_from"] = start
-        node["mark_to"] = {STEP: start, RED: int(a.mark_to_kib * 1024)}.get(a.marking, -1)
+        node["mark_from"], node["mark_to"] = a.mark_bytes
 
 
 def _links(w: State, fabric: Fabric) -> None:
@@ -107,29 +105,20 @@ def _links(w: State, fabric: Fabric) -> None:
         p["burst_enter"] = one.burst_loss / (1 - one.burst_loss) / one.burst
 
 
-def _choices(fabric: Fabric) -> list[list[list[int]]]:
-    """Return, by node and host, the ports on shortest paths."""
-    far = {host_name: fabric.distances(host_name) for host_name in fabric.hosts}
-    return [[[n for n, (a, b) in enumerate(fabric.ports)
-              if a == node and far[to].get(b, 1 << 30) < far[to].get(a, 0)] for to in fabric.hosts]
-            for node in fabric.nodes]
-
-
 def _hops(fabric: Fabric) -> list[int]:
-    return [port for rows in _choices(fabric) for ports in rows for port in ports]
+    return [port for rows in fabric.routes() for ports in rows for port in ports]
 
 
 def _routes(w: State, fabric: Fabric) -> None:
     first = 0
-    for row, choices in zip(w.route, _choices(fabric), strict=True):
+    for row, choices in zip(w.route, fabric.routes(), strict=True):
         for route, ports in zip(row, choices, strict=True):
             route["first"], route["count"] = first, len(ports)
             first += len(ports)
 
 
-def tuple_hash(source: str, destination: str, port: int) -> int:
-    """Return the hash of a 5-tuple; protocol and destination port are those of RoCEv2."""
-    return zlib.crc32(f"{source} {destination} {port}".encode())
+def _hash(number: dict[str, int], source: str, destination: str, port: int) -> int:
+    return tuple_hash(ADDRESS + number[source], ADDRESS + number[destination], port)
 
 
 def _flows(w: State, fabric: Fabric, algorithm: str, tuning: dict[str, Any]) -> None:
@@ -142,7 +131,7 @@ def _flows(w: State, fabric: Fabric, algorithm: str, tuning: dict[str, Any]) -> 
         f["source"], f["destination"] = number[one.source], number[one.destination]
         f["port"], f["back_port"] = port_of[one.source], port_of[one.destination]
         f["algorithm"], f["state"], f["total"] = rules.NAMES.index(algorithm), host.WAITING, one.packets or ENDLESS
-        f["hash"] = tuple_hash(one.source, one.destination, one.port)
+        f["hash"] = _hash(number, one.source, one.destination, one.port)
         f["rate"], f["limit"], f["done_at"], f["cnp_at"] = control.rate / NS_BITS, control.limit, -1, -1e18
 
 
@@ -154,7 +143,7 @@ def _schedule(w: State, fabric: Fabric) -> None:
     for n, one in enumerate(fabric.background):
         b = w.source[n]
         b["port"], b["to"], b["bytes"] = port_of[one.source], number[one.destination], one.packet
-        b["gap"], b["hash"] = one.packet * 8 / one.rate_gbps, tuple_hash(one.source, one.destination, n)
+        b["gap"], b["hash"] = one.packet * 8 / one.rate_gbps, _hash(number, one.source, one.destination, n)
         found.append((0.0, events.BACKGROUND, n))
     changes = [(at * 1e3, 2 * n + side, up) for n, one in enumerate(fabric.links) for pair in one.down_us
                for up, at in enumerate(pair) for side in (0, 1)]

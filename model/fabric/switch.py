@@ -1,9 +1,8 @@
 """Switch: choice of the port, admission to the shared buffer, ECN marking, and the length of its queues over time."""
 
-import numpy as np
-
 from ..machine_code import compiled, inlined
 from ..wan.path.draw import uniform
+from . import forwarding
 from .packets import ACK, CNP, CONTROL, DATA, QUEUES, discard, push
 
 # Buffer in bytes; mark_from > mark_to: no marking.
@@ -12,8 +11,7 @@ NODE = [("host", "u1"), ("buffer", "i8"), ("used", "i8"), ("alpha", "f8"), ("mar
 PORT = [("changed_at", "f8"), ("marked", "i8"), ("dropped", "i8"), ("queue_peak", "i8"), ("data_in", "i8")]
 BINS = 4096             # of a port's queue lengths
 MARKS = 0               # stream of random numbers
-_MIX1, _MIX2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-_S30, _S27, _S31 = np.uint64(30), np.uint64(27), np.uint64(31)
+_spread, _admits, _mark_chance = map(inlined, (forwarding.spread, forwarding.admits, forwarding.mark_chance))
 
 
 @inlined
@@ -25,15 +23,6 @@ def account(w, port):
     p.changed_at = now
 
 
-@inlined
-def _hash(value, node):
-    """Return a hash of a 5-tuple, different at each node (finaliser of SplitMix64)."""
-    z = value + np.uint64(node + 1) * np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> _S30)) * _MIX1
-    z = (z ^ (z >> _S27)) * _MIX2
-    return z ^ (z >> _S31)
-
-
 @compiled
 def path(w, node, to, tuple_hash):
     """Return the port towards a host: by hash, one of those on shortest paths whose links are up; -1: none is."""
@@ -42,7 +31,7 @@ def path(w, node, to, tuple_hash):
         up += w.port[w.hop[k]].up
     if up == 0:
         return -1
-    at = np.int64(_hash(tuple_hash, node) % np.uint64(up))
+    at = _spread(tuple_hash, node) % up
     for k in range(route.first, route.first + route.count):
         if w.port[w.hop[k]].up:
             if at == 0:
@@ -55,11 +44,8 @@ def path(w, node, to, tuple_hash):
 def _marks(w, node, length):
     """Return whether a packet that finds a data queue of this length is marked."""
     n = w.node[node]
-    if length < n.mark_from or n.mark_from > n.mark_to:
-        return False
-    if length >= n.mark_to:
-        return True
-    return uniform(w.random, MARKS) < n.mark_chance * (length - n.mark_from) / (n.mark_to - n.mark_from)
+    chance = _mark_chance(length, n.mark_from, n.mark_to, n.mark_chance)
+    return chance >= 1.0 or (chance > 0.0 and uniform(w.random, MARKS) < chance)
 
 
 @compiled
@@ -68,8 +54,7 @@ def admit(w, node, port, i):
     n, p, packet = w.node[node], w.port[port], w.packet[i]
     control = packet.kind == ACK or packet.kind == CNP
     length = w.queue[port * QUEUES + DATA].bytes
-    free = n.buffer - n.used
-    if packet.bytes > free or (not control and length + packet.bytes > n.alpha * free):
+    if not _admits(packet.bytes, control, length, n.buffer - n.used, n.alpha):
         p.dropped += 1
         discard(w, i)
         return False

@@ -1,7 +1,8 @@
 """Fabric of a TOML file.
 
-``watched`` names the two ends of the bottleneck, ``hosts`` all hosts. The arrays of tables ``switch``, ``link``,
-``flow`` and ``background`` have the fields of the classes in :mod:`weft.model.fabric.description`.
+``hosts`` names all hosts, ``watched`` the two ends of the bottleneck; by default they are those of the first link. The
+arrays of tables ``switch``, ``link``, ``flow`` and ``background`` have the fields of the classes in
+:mod:`weft.model.fabric.description`.
 """
 
 import dataclasses
@@ -26,15 +27,18 @@ def read(path: Path) -> Fabric:
     """
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise BadSettings(f"{str(path)!r} is no TOML file that can be read: {error}") from None
     if unknown := set(found) - {"hosts", "watched", *TABLES}:
         raise BadSettings(f"{sorted(unknown)[0]!r} is nothing of a fabric; it has hosts, watched, {', '.join(TABLES)}")
-    hosts, watched = (_names(found, name) for name in ("hosts", "watched"))
+    parts = {name: _tables(found.get(name, []), name, kind) for name, kind in TABLES.items()}
+    if not (links := parts["link"]):
+        raise BadSettings("a fabric needs links; write each as [[link]]")
+    hosts = _names(found, "hosts")
+    watched = _names(found, "watched") if "watched" in found else (links[0].a, links[0].b)
     if len(watched) != 2:
         raise BadSettings("watched must have the names of two nodes, from and to")
-    parts = {name: _tables(found.get(name, []), name, kind) for name, kind in TABLES.items()}
-    return Fabric(hosts, parts["switch"], parts["link"], parts["flow"], (watched[0], watched[1]), parts["background"])
+    return Fabric(hosts, parts["switch"], links, parts["flow"], (watched[0], watched[1]), parts["background"])
 
 
 def _names(found: dict[str, Any], name: str) -> tuple[str, ...]:

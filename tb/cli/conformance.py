@@ -8,7 +8,7 @@ import typer
 
 from weft.model.settings import BadSetting, Setting
 from weft.tb.app.serve.environment import BUILD_ROOT
-from weft.tb.app.serve.settings import BACKENDS
+from weft.tb.app.serve.settings import WITHOUT_HARDWARE
 from weft.tb.cli.failures import fail
 from weft.tb.cli.options import refuse
 
@@ -25,7 +25,7 @@ def conformance(
                                        metavar="INDEX",
                                        default_text="that of an IPv4 address, of RoCEv2 if there is one")] = None,
     backend: Annotated[list[str] | None, Setting("Without a device: this back end alone; may be given several times.",
-                                                 choices=BACKENDS)] = None,
+                                                 choices=WITHOUT_HARDWARE)] = None,
     only: Annotated[list[str] | None, Setting("Cases with this in their name, or of this subject; may be given several "
                                               "times.", metavar="NAME")] = None,
     names: Annotated[bool, Setting("Name the cases with their rules and end.", names=("--list",))] = False,

@@ -13,10 +13,14 @@ from weft.tb.cli.serve import check_sockets, on_end, report
 def machine(settings: MachineSettings):
     """Serve simulated cards as PCI devices of virtual machines (vfio-user), a socket for each, until interrupted."""
     check_sockets(settings, socket.SOCK_STREAM)
-    from weft.tb.app.machine.machine import serve
-    ended = []
-    on_end(lambda *_: ended.append(True))
-    serve(settings, report, ended)
+    if settings.backend == "rtl":
+        from weft.tb.app.machine.rtl_cases import serve_rtl
+        serve_rtl(settings, report, on_end)
+    else:
+        from weft.tb.app.machine.machine import serve
+        ended = []
+        on_end(lambda *_: ended.append(True))
+        serve(settings, report, ended)
 
 
 def linux(

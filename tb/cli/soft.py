@@ -80,7 +80,7 @@ def _serve(port, mac, ip, listen, clients):
 
 
 def interop(
-    short: Annotated[bool, Setting("Without perftest and RTL.")] = False,
+    short: Annotated[bool, Setting("Without perftest, the conformance suite and RTL.")] = False,
 ):
     """Test a Linux guest with rxe against the endpoint in software, and against the card: functional model and RTL."""
     from weft.tb.verify.interop import cases

@@ -7,6 +7,7 @@ the beginning of a test's name below ``tb/test``.
 # Tests that simulate, elaborate or prove RTL. The simulator refuses to start for other tests in `make check`.
 RTL = """
 app/job
+app/machine/test_rtl.py
 app/perf/test_perf.py::test_model_and_rtl_agree
 app/serve/test_link.py::test_the_third_acknowledgement_is_dropped_exactly_once[rtl]
 app/serve/test_page.py
@@ -25,6 +26,7 @@ sim/synth
 sim/wave
 verify/bench
 verify/calibrate
+verify/conformance/test_suite.py::test_some_cases_pass_on_the_rtl
 verify/fuzz
 verify/interop
 verify/churn
@@ -42,6 +44,7 @@ app/job/test_main_job.py::test_bad_link_in_both_directions[3]
 app/job/test_main_job.py::test_bad_link_in_both_directions[4]
 app/job/test_main_job.py::test_bad_link_in_both_directions[5]
 app/job/test_main_job.py::test_very_bad_link
+app/job/test_network_job.py::test_three_senders_and_a_receiver_on_the_rtl
 app/machine/test_linux.py
 app/machine/test_serve.py
 app/serve/test_absent_pages.py::test_memory_of_a_process_that_ended_is_silent[child-write from
@@ -127,13 +130,16 @@ test_package.py::test_interop_runs_from_the_wheel
 test_package.py::test_sweep_of_a_plan_and_report_run_from_the_wheel
 verify/bench/test_adamap_figures.py::test_subsystem_memory_is_within_its_limit
 verify/bench/test_hostile.py::test_an_attack_costs_an_honest_qp_nothing[wrong_key]
+verify/bench/test_small_forms.py::test_small_form
 verify/bench/test_line_rate.py::test_other_settings_run_at_line_rate
 verify/calibrate/test_calibrate.py::test_headers_wait_for_nodes_as_long_as_in_the_gateware[fit-more-22]
 verify/calibrate/test_calibrate.py::test_headers_wait_for_nodes_as_long_as_in_the_gateware[fit-more-24]
 verify/calibrate/test_calibrate.py::test_slots_of_payload_and_lines_of_a_read_take_the_gatewares_time[fit-third-13]
+verify/document/test_small_commands.py
 verify/document/test_commands.py::test_commands_of_a_page_run[docs/faults.md]
 verify/document/test_commands.py::test_commands_of_a_page_run[docs/serve.md]
 verify/conformance/test_suite.py::test_every_case_passes_on_the_timing_model
+verify/conformance/test_suite.py::test_some_cases_pass_on_the_rtl
 verify/document/test_documents.py::test_points_of_the_picture_are_current[adamap-0.01]
 verify/linux/test_hostile.py::test_hostile_machines_harm_no_other[model]
 verify/churn/test_churn.py::test_card_without_generation_checks_is_detected

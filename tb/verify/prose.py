@@ -63,7 +63,11 @@ QUOTED = re.compile(r"`+[^`\n]*`+|(?<!\w)'[^'\n]*'(?!\w)|\"[^\"\n]*\"|https?://\
                     r"^ *\w+(?:, \w+)* : (?:callable\(.*)?", re.MULTILINE)
 # Beginning of a comment, by suffix.
 C = r"//|/\*|\*(?=\s)"
-COMMENT = {"": "#", ".sh": "#", ".toml": "#", ".yml": "#", ".c": C, ".h": C, ".cpp": C}
+COMMENT = {"": "#", ".sh": "#", ".toml": "#", ".yml": "#", ".yaml": "#", ".service": "#", ".rules": "#", ".tcl": "#",
+           ".Dockerfile": "#", ".c": C, ".h": C, ".cpp": C}
+# Message to a person, by suffix: the words of echo, and a literal of several words in C.
+LITERAL, ECHO = r'"((?:[^"\\\n]|\\.)*)"', r"\becho\b\s+(.*)"
+MESSAGE = {"": ECHO, ".sh": ECHO, ".c": LITERAL, ".h": LITERAL, ".cpp": LITERAL}
 MESSAGES = ("print", "echo", "exit", "error", "add_argument", "Option", "Argument", "Setting", "_flag", "_number",
             "chance", "fail", "refuse")
 
@@ -128,6 +132,9 @@ def _texts(file):
         for number, line in enumerate(source.splitlines(), 1):
             if comment := re.search(rf"(?:^|\s)(?:{COMMENT[file.suffix]})\s*(.*)", line):
                 yield number, comment[1], False
+            for message in re.findall(MESSAGE.get(file.suffix, "$^"), line):
+                if " " in message:
+                    yield number, message.strip("'\""), False
 
 
 def _findings(file):

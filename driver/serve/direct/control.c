@@ -5,7 +5,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* Take the lock; the thread lets callers that want it go first. */
+/* Take the lock, also if this thread has it; the engine's thread lets callers that want it go first. */
 PUBLIC void weft_direct_lock(struct fabric *fabric) {
     __atomic_add_fetch(&fabric->wanted, 1, __ATOMIC_SEQ_CST);
     pthread_mutex_lock(&fabric->lock);
@@ -28,8 +28,8 @@ static int watch(struct fabric *fabric, int file) {
 PUBLIC struct fabric *weft_direct_start(int news, uint64_t spin_ns) {
     struct fabric *fabric = calloc(1, sizeof *fabric);
     if (!fabric) return NULL;
-    *fabric = (struct fabric){ .lock = PTHREAD_MUTEX_INITIALIZER, .news = news, .spin_ns = spin_ns,
-        .active_end = &fabric->active, .kick = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC),
+    *fabric = (struct fabric){ .lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP, .news = news,
+        .spin_ns = spin_ns, .active_end = &fabric->active, .kick = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC),
         .epoll = epoll_create1(EPOLL_CLOEXEC), .bounce = aligned_alloc(4096, 64 << 10) };
     if (!fabric->bounce || !watch(fabric, fabric->kick) || pthread_create(&fabric->thread, NULL, run, fabric)) {
         close(fabric->kick);

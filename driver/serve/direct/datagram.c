@@ -51,32 +51,39 @@ static void write_grh(uint8_t *to, const struct qp *from, const struct request *
     ipv4[11] = (uint8_t)sum;
 }
 
-/* Give a message of `length` bytes with its header to a QP that takes it; otherwise it is lost. */
-static void receive(struct qp *qp, const struct qp *from, const struct request *r, uint32_t qkey, const uint8_t *message,
-                    size_t length) {
+/* Message with its header, apart from the request that sends it: a sender whose receive fails has no request any more. */
+struct datagram {
+    const struct qp *from;
+    const uint8_t *bytes;
+    size_t length, payload;
+    uint32_t qkey, imm;
+    int with_imm, solicited;
+};
+
+/* Give a message to a QP that takes it; otherwise it is lost. */
+static void receive(struct qp *qp, const struct datagram *sent) {
     struct parts parts;
     uint64_t wr_id;
-    if (qp->client->dead || qp->error || qp->attr.state < IBV_QPS_RTR || qp->attr.qkey != qkey) return;
+    if (qp->client->dead || qp->error || qp->attr.state < IBV_QPS_RTR || qp->attr.qkey != sent->qkey) return;
     uint32_t filled = look_at_receive(qp->receives, &wr_id, &parts);
-    if (!filled || parts.length < length) return;
+    if (!filled || parts.length < sent->length) return;
     took_receive(qp->receives, filled);
     struct weft_wc_slot wc = { .wr_id = wr_id, .opcode = IBV_WC_RECV, .qp_num = qp->number };
     struct host *host = qp->client->host;
-    if (!parts_allowed(host, qp->pd, &parts, length, IBV_ACCESS_LOCAL_WRITE)
-        || copy_list(host, qp->pd, &parts, 0, message, length, 1) != DONE) {
+    if (!parts_allowed(host, qp->pd, &parts, sent->length, IBV_ACCESS_LOCAL_WRITE)
+        || copy_list(host, qp->pd, &parts, 0, sent->bytes, sent->length, 1) != DONE) {
         wc.status = IBV_WC_LOC_PROT_ERR;
         push(qp->recv_cq, &wc, 0);
         fail(qp, IBV_WC_WR_FLUSH_ERR);
         return;
     }
-    count(&host->received, r->local.length);
-    int with_imm = r->opcode == IBV_WR_SEND_WITH_IMM;
-    wc.byte_len = (uint32_t)length;
-    wc.src_qp = from->number;
+    count(&host->received, sent->payload);
+    wc.byte_len = (uint32_t)sent->length;
+    wc.src_qp = sent->from->number;
     wc.sl = HEADER_KIND;
-    wc.wc_flags = with_imm ? IBV_WC_GRH | IBV_WC_WITH_IMM : IBV_WC_GRH;
-    wc.imm_data = with_imm ? r->imm : 0;
-    push(qp->recv_cq, &wc, r->flags & IBV_SEND_SOLICITED);
+    wc.wc_flags = sent->with_imm ? IBV_WC_GRH | IBV_WC_WITH_IMM : IBV_WC_GRH;
+    wc.imm_data = sent->with_imm ? sent->imm : 0;
+    push(qp->recv_cq, &wc, sent->solicited);
 }
 
 /* Carry out the send request that `qp` begins; return its status. Its data is copied to the bounce buffer once. The
@@ -85,8 +92,7 @@ enum ibv_wc_status send_datagram(struct qp *qp, struct request *r) {
     struct host *own = qp->client->host;
     struct fabric *fabric = own->fabric;
     uint32_t ip = (uint32_t)r->remote_addr, number = (uint32_t)r->compare_add & QPN_MASK;
-    uint32_t qkey = r->rkey & OWN_QKEY ? qp->attr.qkey : r->rkey;
-    size_t length = r->local.length;
+    size_t length = r->local.length, cost = 0;
     const uint8_t *ahead;
     if (r->refused) return r->refused;
     if (length > qp->payload_max) return IBV_WC_LOC_LEN_ERR;
@@ -98,17 +104,22 @@ enum ibv_wc_status send_datagram(struct qp *qp, struct request *r) {
         if (found != DONE) return found == DENIED ? IBV_WC_LOC_PROT_ERR : IBV_WC_LOC_QP_OP_ERR;
     }
     write_grh(message, qp, r, ip);
-    length += GRH;
+    const struct datagram sent = {
+        .from = qp, .bytes = message, .length = GRH + length, .payload = length, .imm = r->imm,
+        .qkey = r->rkey & OWN_QKEY ? qp->attr.qkey : r->rkey, .with_imm = r->opcode == IBV_WR_SEND_WITH_IMM,
+        .solicited = (r->flags & IBV_SEND_SOLICITED) != 0,
+    };
     if (ip >> 28 == 0xE) {
         for (struct member *member = fabric->members; member && number == MULTICAST_QPN; member = member->next) {
-            r->done += member->group == ip ? COPY + length : LOOK;
-            if (member->group == ip) receive(member->qp, qp, r, qkey, message, length);
+            cost += member->group == ip ? COPY + sent.length : LOOK;
+            if (member->group == ip) receive(member->qp, &sent);
         }
+        if (!qp->error) r->done += cost;
         return IBV_WC_SUCCESS;
     }
     struct host *host = fabric->hosts;
     while (host && host->ip != ip) host = host->next;
     struct qp *to = host ? host->datagram_qps[number % DATAGRAM_QPS] : NULL;
-    if (to && to->number == number) receive(to, qp, r, qkey, message, length);
+    if (to && to->number == number) receive(to, &sent);
     return IBV_WC_SUCCESS;
 }

@@ -104,7 +104,7 @@ struct client {
     uint32_t posted;
     int doorbell, wake;
     int dead; /* it violated the protocol: its rings are not read any more */
-    int has_news;
+    int has_news, flushes; /* the latter: a QP is or was in ERR, which flushes receive requests too */
     char why[WHY_BYTES];
 };
 

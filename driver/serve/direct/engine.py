@@ -4,7 +4,6 @@ import contextlib
 import ctypes
 import itertools
 import os
-import threading
 
 from ...terms.errors import OutOfResources
 
@@ -91,27 +90,25 @@ class Engine:
         if not self._fabric:
             os.close(self.notices)
             raise OutOfResources("no memory or descriptor is left for the direct back end")
-        self._mutex, self._depth = threading.RLock(), 0
         self._notices, self._more = (Notice * _NOTICES)(), False
 
     @contextlib.contextmanager
     def held(self):
         """Return a context manager that stops the thread from executing requests; it may be nested."""
-        with self._mutex:
-            self._depth += 1
-            if self._depth == 1:
-                self._functions["lock"](self._fabric)
-            try:
-                yield
-            finally:
-                self._depth -= 1
-                if not self._depth:
-                    self._functions["unlock"](self._fabric)
+        self._functions["lock"](self._fabric)
+        try:
+            yield
+        finally:
+            self._functions["unlock"](self._fabric)
 
     def call(self, name, *arguments):
         """Call a function of the library under its lock."""
-        with self.held():
-            return self._functions[name](*arguments)
+        functions, fabric = self._functions, self._fabric
+        functions["lock"](fabric)
+        try:
+            return functions[name](*arguments)
+        finally:
+            functions["unlock"](fabric)
 
     def new(self, name, *arguments):
         """Return a new object. Raise OutOfResources if there is no memory for it."""

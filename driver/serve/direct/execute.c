@@ -36,10 +36,7 @@ static void complete_receive(struct qp *qp, uint64_t wr_id, enum ibv_wc_status s
     if (r) {
         wc.byte_len = (uint32_t)r->local.length;
         if (r->opcode == IBV_WR_RDMA_WRITE_WITH_IMM) wc.opcode = IBV_WC_RECV_RDMA_WITH_IMM;
-        if (has_imm(r)) {
-            wc.imm_data = r->imm;
-            wc.wc_flags = IBV_WC_WITH_IMM;
-        }
+        if (has_imm(r)) wc.imm_data = r->imm, wc.wc_flags = IBV_WC_WITH_IMM;
     }
     push(qp->recv_cq, &wc, r && r->flags & IBV_SEND_SOLICITED);
 }
@@ -73,7 +70,7 @@ enum turn flush(struct qp *qp) {
 /* Move a QP to ERR. All of its requests are flushed by the next turns. QPs that wait for this one look at it again. */
 void enter_error(struct qp *qp) {
     if (qp->error) return;
-    qp->error = 1;
+    qp->error = qp->client->flushes = 1;
     qp->draining = 0;
     qp->of_receive = IBV_WC_WR_FLUSH_ERR;
     qp->client->host->fabric->changed = 1;

@@ -104,15 +104,17 @@ static int round_of(struct fabric *fabric) {
     return 1;
 }
 
+/* Request doorbells, or none. A receive request is of interest if a message may wait for it, or if it is flushed. */
 static void set_asleep(struct fabric *fabric, uint32_t asleep) {
     for (struct client *client = fabric->clients; client; client = client->next)
-        __atomic_store_n(&client->bell->asleep, asleep, __ATOMIC_SEQ_CST);
+        __atomic_store_n(&client->bell->asleep, asleep && (fabric->stalled || client->flushes)
+                         ? WEFT_DOORBELL_SENDS | WEFT_DOORBELL_RECEIVES : asleep, __ATOMIC_SEQ_CST);
 }
 
 /* Sleep until a doorbell or the daemon's kick, or until a QP has waited long enough. */
 static void sleep_of(struct fabric *fabric) {
     struct epoll_event events[EVENTS];
-    set_asleep(fabric, 1);
+    set_asleep(fabric, WEFT_DOORBELL_SENDS);
     FENCE();
     if (!has_posts(fabric) && !fabric->changed && !fabric->stop) {
         uint64_t deadline = first_deadline(fabric), now = deadline == UINT64_MAX ? 0 : now_ns();

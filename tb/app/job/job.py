@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from weft.driver.application.file_transfer import MESSAGE_BYTES, WINDOW
 from weft.model.impairments import LinkConfig
 from weft.model.settings import words
 from weft.tb.app.job.job_settings import JobSettings
@@ -20,6 +21,8 @@ from weft.tb.sim.pair import settings
 if TYPE_CHECKING:
     from weft.driver.verbs.context import ContextConfig
     from weft.tb.sim.pair.two_hosts import EnvConfig
+
+LOOKS = 20    # checks per round trip for the end of the sender
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,9 +89,22 @@ class Job(JobSettings):
         """Return driver settings for the link."""
         return settings.context_config(self.rtt_us, reorders=self.reorder > 0 or self.dup > 0, pfc_priority=self.pfc)
 
+    @property
+    def path_us(self) -> float:
+        """Round trip time; over a fabric the longest, with all that its senders may have in flight in one queue."""
+        if not self.fabric:
+            return self.rtt_us
+        network = self.network()
+        waiting = len(network.flows) * self.qps * min(Path(self.file).stat().st_size, WINDOW * MESSAGE_BYTES)
+        return (2 * network.longest_ns + waiting * 8 / min(link.rate_gbps for link in network.links)) / 1e3
+
     def wr_timeout(self) -> int:
         """Return the time-out exponent of the verbs."""
-        return settings.timeout(self.rtt_us)
+        return settings.timeout(self.path_us)
+
+    def service_ns(self) -> int:
+        """Return the interval at which a receiver looks for the end of its sender."""
+        return max(settings.SERVICE_NS, int(self.rtt_us * 1000 / LOOKS))
 
     def report_progress(self, phase: str, *, done: int = 0, total: int = 0, time_ns: float = 0,
                         **numbers: float) -> None:

@@ -66,6 +66,9 @@ def run_model(job: Job) -> dict[str, Any]:
     from weft.tb.sim.pair.loop_pair import LoopPair, complete
     from weft.tb.sim.pcie.host import HostConfig
 
+    if job.fabric:
+        from weft.tb.app.job.network_job import run_model_network
+        return run_model_network(job)
     there, back = job.link_configs()
     return complete(MainJob(LoopPair(TimedDevice, job.context_config(), forward=there, backward=back, seed=job.seed,
                                      captures=job.captures, preset=job.preset, host=HostConfig()), job).run())

@@ -9,9 +9,7 @@ from weft.driver.application.file_transfer import Endpoint, Offer, receive_file,
 from weft.model.impairments import FrameKind, LinkCounters
 from weft.tb.app.job.job import Job
 from weft.tb.sim.pair.pair import serve_until
-from weft.tb.sim.pair.settings import SERVICE_NS, silence_ns
-
-LOOKS = 20    # checks per round trip for the end of the sender
+from weft.tb.sim.pair.settings import silence_ns
 
 
 class Programs:
@@ -35,11 +33,11 @@ class Programs:
         """Return the result of ``receive_file``, or None if it failed, after the end of the sender."""
         with self._guarded("receiver"):
             try:
-                return receive_file(endpoint, timeout_ns=silence_ns(self.job.rtt_us),
+                return receive_file(endpoint, timeout_ns=silence_ns(self.job.path_us),
                                     sending=lambda: not self.sender_done)
             finally:
                 serve_until(lambda: self.sender_done, endpoint.context,     # which may still request acknowledgements
-                            max(SERVICE_NS, int(self.job.rtt_us * 1000 / LOOKS)))
+                            self.job.service_ns())
                 endpoint.context.progress()
         return None
 

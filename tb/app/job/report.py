@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from weft.model.fabric.frame.report import sentences
 from weft.tb.sim.flow.aliases import current_fields
 from weft.tb.sim.flow.figures import plain_table
 
@@ -47,6 +48,8 @@ def print_report(console: Console, path: Path, *, brief: bool = False) -> bool:
         line(console, Text.assemble((name.ljust(width), "cyan"), "  ", text))
     for direction, counters in ({} if brief else report.get("link", {})).items():
         console.print(_link_table(direction, counters))
+    for sentence in sentences(report["fabric"]) if "fabric" in report else ():
+        line(console, sentence)
     for failure in report.get("failures", []):
         line(console, Text(failure, style="red"))
     for warning in report.get("warnings", []):

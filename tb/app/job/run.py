@@ -19,7 +19,9 @@ from weft.tb.sim.flow import simulators
 from weft.tb.sim.flow.build import BUILD_ROOT, build
 from weft.tb.sim.flow.progress import beside_bar
 from weft.tb.sim.flow.run import Bench, run_folder, run_name, run_tests
-from weft.tb.sim.pair.two_cards import TOP, cards_name, two_cards_text
+from weft.tb.sim.pair.network import sides_of
+from weft.tb.sim.pair.sides import SIDES
+from weft.tb.sim.pair.two_cards import cards_name, top_of, two_cards_text
 from weft.tb.sim.wave import view as wave
 
 CASES = Path(__file__).with_name("job_cases.py")
@@ -69,16 +71,19 @@ def _run(console: Console, settings: JobSettings, view: bool, brief: bool) -> in
     model = settings.backend == "model"
     if not model:
         simulators.tool(settings.sim).check()
-    line(console, f"{settings.file} ({Path(settings.file).stat().st_size:,} bytes) crosses a link with loss "
-         f"{settings.loss:g}, RTT {settings.rtt_us:g} µs, seed {settings.seed}")
+    way = f"the fabric {settings.fabric}" if settings.fabric else "a link"
+    rates = "" if settings.fabric.endswith(".toml") else f" with loss {settings.loss:g}, RTT {settings.rtt_us:g} µs"
+    line(console, f"{settings.file} ({Path(settings.file).stat().st_size:,} bytes) crosses {way}{rates}, seed "
+         f"{settings.seed}")
     card = card_preset(settings.preset).with_(straddle=settings.straddle, mac_clock=settings.mac_clock)
-    names = {"top": TOP, "name": cards_name(card), "sim": settings.sim, "waves": settings.waves}
+    sides = sides_of(settings.network()) if settings.fabric else SIDES
+    names = {"top": top_of(sides), "name": cards_name(card, sides), "sim": settings.sim, "waves": settings.waves}
     problem: AssertionError | None = None
     if model:
         where = BUILD_ROOT / "model-cards"
         where.mkdir(parents=True, exist_ok=True)
     else:
-        text = _in_phase(console, "elaborating the card", lambda: two_cards_text(card))
+        text = _in_phase(console, "elaborating the card", lambda: two_cards_text(card, sides))
         try:
             where = _in_phase(console, f"building the simulator ({settings.sim}; minutes the first time, then kept)",
                               lambda: build(text, optimize="run", **names))

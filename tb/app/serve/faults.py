@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from weft.model.faults import ActiveRule
-from weft.model.settings import BadSetting, BadSettings, fields
+from weft.model.settings import BadSetting, BadSettings
 from weft.tb.app.serve.commands import Step, command_of, given, schedule_of
 from weft.tb.app.serve.functional import MAC
-from weft.tb.app.serve.settings import LinkSettings, Settings
+from weft.tb.app.serve.settings import Settings
 
 RULES_MAX, MS_NS = 100, 1_000_000
 WITHOUT_LINKS = {"direct": "direct back end, which has no packets",
@@ -34,7 +34,7 @@ class Faults:
         self._wall = settings.cards == "functional" and settings.time == "wall"
         self._without = WITHOUT_LINKS.get(settings.cards)
         self._macs = {host: (MAC + n).to_bytes(6) for n, host in enumerate(settings.hosts, self._number_of_first)}
-        self._first = LinkSettings(**{name: getattr(settings, name) for name in fields(LinkSettings)})
+        self._first = settings.impairments()
         self._seed = settings.seed
         self._reset()
         self._start(schedule_of(settings.faults, self._macs)[1])
@@ -100,6 +100,8 @@ class Faults:
         self._seed = self._backend.seed = self._seed if seed is None else seed
         for n, link in enumerate(self._backend.links.values(), self._number_of_first):
             link.impairments.seed(f"{self._seed}/{n}")
+        if self._backend.fabric is not None:
+            self._backend.fabric.seed(f"{self._seed}/fabric")
 
     def _apply(self) -> None:
         for host, link in self._backend.links.items():

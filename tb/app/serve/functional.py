@@ -2,12 +2,17 @@
 
 import random
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from weft.driver.device.device import Device
 from weft.driver.serve.daemon import ServeBackend
 from weft.driver.verbs.context import Context, ContextConfig
 from weft.driver.verbs.device_list import add_device, remove_device
+from weft.model.fabric.description import Fabric
+from weft.model.fabric.frame.fabric import FrameFabric
+from weft.model.fabric.frame.on_loop import LoopFabric
+from weft.model.fabric.frame.report import report, sentences
 from weft.model.functional.host import FunctionalDevice
 from weft.model.impairments import FrameKind, LinkCounters
 from weft.model.link import Link, LinkBase, LinkConfig
@@ -44,7 +49,11 @@ class CardBackend(ServeBackend):
         Context of each host, which keeps its card enabled without programs.
     links
         Link on which each host sends, by name of the host.
+    fabric
+        Network after these links, or None.
     """
+
+    fabric: FrameFabric | None = None
 
     def __init__(self) -> None:
         self.hosts: dict[str, str] = {}
@@ -67,9 +76,11 @@ class CardBackend(ServeBackend):
         return min((due for due in dues if due is not None), default=None)
 
     def summary(self) -> Iterator[str]:
-        """Yield a sentence about the frames of each host."""
+        """Yield a sentence about the frames of each host, and the counters of the fabric."""
         for name, link in self.links.items():
             yield sentence_of(name, link.counters)
+        if self.fabric is not None:
+            yield from sentences(report(self.fabric))
 
     def close(self) -> None:
         """Stop the cards."""
@@ -91,12 +102,15 @@ class FunctionalBackend(CardBackend):
         The last byte of the first host's addresses.
     uplink
         Link to the hosts of another daemon.
+    network
+        Fabric instead of the switch; its hosts are these, in their order. It has no uplink.
     """
 
     device_type: type[FunctionalDevice] = FunctionalDevice
 
     def __init__(self, hosts: Sequence[str], *, loss: float = 0.0, delay_ns: int = 1_000, seed: int | str = 1,
-                 preset: str = "full", first: int = 1, uplink: UdpLink | None = None) -> None:
+                 preset: str = "full", first: int = 1, uplink: UdpLink | None = None,
+                 network: Fabric | None = None) -> None:
         super().__init__()
         self.loop, self.switch, self.seed, self._uplink = EventLoop(), Switch(), seed, uplink
         self.devices: list[Any] = []            # of `device_type`
@@ -106,11 +120,23 @@ class FunctionalBackend(CardBackend):
         for n, name in enumerate(hosts, first - 1):
             device = self.device_type(self.loop, seed=f"{seed}/{n}", preset=preset)
             self.switch.ports[(MAC + n).to_bytes(6, "big")] = device.card.receive
-            link = Link(self.loop, self.switch.carry, LinkConfig(delay_ns=delay_ns, loss=loss), f"{seed}/{n}")
+            link = Link(self.loop, self.switch.carry, LinkConfig(delay_ns=0 if network else delay_ns, loss=loss),
+                        f"{seed}/{n}")
             device.transmit = link.send
             self.devices.append(device)
             self._open(name, n, device, link, config_for(delay, f"{seed}/{n}"))
+        if network is not None:
+            self._connect(network)
         self._clock = WallClock(self.loop)
+
+    def _connect(self, network: Fabric) -> None:
+        """Put a fabric between the links."""
+        ports = self.switch.ports       # a capture replaces its functions
+        self.fabric = FrameFabric(network, list(ports), f"{self.seed}/fabric", list(self.hosts))
+        macs = list(ports)
+        fabric = LoopFabric(self.loop, self.fabric, lambda host, frame: ports[macs[host]](frame))
+        for host, link in enumerate(self.links.values()):
+            link.deliver = partial(fabric.send, host)
 
     def progress(self) -> bool:
         happened = False

@@ -36,8 +36,9 @@ def serve_here(settings: Settings, report: Callable[[str], None], ended: object)
                          users=users), settings, report, ended)
         return
     backend = BACKENDS[settings.cards, settings.time](
-        settings.hosts, delay_ns=settings.delay_ns, seed=settings.seed, preset=settings.card,
-        first=settings.first, uplink=UdpLink(*peer) if peer else None)
+        settings.hosts, delay_ns=settings.path_ns, seed=settings.seed, preset=settings.card,
+        first=settings.first, uplink=UdpLink(*peer) if peer else None,
+        network=settings.network() if settings.fabric else None)
     captures = capture(backend, settings.capture)
     serve(backend, settings, report, ended)
     captures.close()

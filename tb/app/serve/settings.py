@@ -9,13 +9,18 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from weft.driver.pci.sysfs import ADDRESS
+from weft.model.fabric.description import Fabric
+from weft.model.fabric.frame.fabric import check_cards
+from weft.model.fabric.named import NAMES, of_cards
 from weft.model.impairments import LinkConfig
 from weft.model.loss import GilbertElliott
-from weft.model.settings import PRESET, BadSetting, Setting, chance, check, fields, readable_file
+from weft.model.settings import PRESET, BadSetting, BadSettings, Setting, chance, check, fields, readable_file
 from weft.tb.app.serve.environment import FOLDER
 
-BACKENDS, TIMES = ("direct", "functional", "model", "rtl", "pci"), ("wall", "sim")
+WITHOUT_HARDWARE = ("direct", "functional", "model", "rtl")
+BACKENDS, TIMES = (*WITHOUT_HARDWARE, "pci"), ("wall", "sim")
 HOST, HOSTS_MAX, RTL_HOSTS = re.compile(r"[a-z][a-z0-9_-]{0,30}"), 200, 2
+RTL_HOSTS_WANTED = f"the RTL has {RTL_HOSTS} cards, and needs as many hosts"
 DELAY_US, REORDER_FRAMES, SCHEDULE_BYTES_MAX = 1.0, 8, 1 << 16
 UDP, PORT_MAX = re.compile(r"udp:([^:]+):(\d+)(?::(\d+))?", re.ASCII), 0xFFFF
 
@@ -65,6 +70,8 @@ def _schedule(text: str) -> str:
         raise ValueError("the file is not UTF-8") from None
 
 
+FABRIC = Setting(f"Network between the hosts: {NAMES}, with -N for N flows, as incast-3, or a file *.toml.",
+                 metavar="NAME|PATH", default_text="none", encoded=True)
 SCHEDULE = Setting("Schedule of faults: a TOML file with a seed and steps.", read=_schedule, metavar="PATH")
 
 
@@ -143,6 +150,7 @@ class Settings(HostSettings):
                                   most=HOSTS_MAX - 1)] = 1
     capture: Annotated[str | None, Setting("Folder of the captures (pcap) of each host.", metavar="PATH")] = None
     faults: Annotated[str, replace(SCHEDULE, default_text="none")] = ""
+    fabric: Annotated[str, FABRIC] = ""
 
     def __post_init__(self) -> None:
         check(self)
@@ -152,10 +160,40 @@ class Settings(HostSettings):
         self._check_pci()
         if self.link and (self.backend == "rtl" or self.time == "sim"):
             raise BadSetting("link", self.link, "it needs cards in Python, and wall-clock time")
+        self._check_fabric()
         if self.first > (most := HOSTS_MAX + 1 - len(self.hosts)):
             raise BadSetting("first", self.first, f"it must be a whole number from 1 to {most}")
         if self.backend == "rtl" and len(self.hosts) != RTL_HOSTS:
-            raise BadSetting("hosts", ",".join(self.hosts), f"the RTL has {RTL_HOSTS} cards, and needs as many hosts")
+            raise BadSetting("hosts", ",".join(self.hosts), RTL_HOSTS_WANTED)
+
+    def _check_fabric(self) -> None:
+        """Check the fabric, and that the hosts are as many as its hosts."""
+        if not self.fabric:
+            return
+        for name in ("delay_us", "jitter_us", "rate_gbps"):
+            if getattr(self, name):
+                raise BadSetting(name, getattr(self, name), "links of a fabric have their own; leave it out, or put it "
+                                                            "into a file for --fabric")
+        if self.link or self.cards == "rtl":
+            raise BadSetting("fabric", self.fabric, "it needs cards in Python, and all hosts in one daemon")
+        try:
+            check_cards(self.network(), len(self.hosts))
+        except BadSettings as problem:
+            raise BadSetting("fabric", self.fabric, str(problem)) from None
+
+    def network(self) -> Fabric:
+        """Return the description of the fabric. Raises BadSettings."""
+        return of_cards(self.fabric)
+
+    @property
+    def path_ns(self) -> int:
+        """Longest delay from one host to another, without waiting in queues."""
+        return round(self.network().longest_ns) if self.fabric else self.delay_ns
+
+    def impairments(self) -> LinkSettings:
+        """Return the impairments of the links of the hosts; before a fabric they have no delay."""
+        found = {name: getattr(self, name) for name in fields(LinkSettings)}
+        return LinkSettings(**found | ({"delay_us": 0.0} if self.fabric else {}))
 
     def _check_pci(self) -> None:
         if self.backend != "pci":
@@ -182,7 +220,8 @@ class Settings(HostSettings):
 
     @property
     def _needing_packets(self) -> Iterator[str]:
-        asked = {name: bool(getattr(self, name)) for name in (*fields(LinkSettings), "capture", "link", "faults")}
+        names = (*fields(LinkSettings), "capture", "link", "faults", "fabric")
+        asked = {name: bool(getattr(self, name)) for name in names}
         return (name for name, there in (asked | {"time": self.time == "sim"}).items() if there)
 
     @property

@@ -41,6 +41,8 @@ class LoopBackend(FunctionalBackend, NoticedBackend):
         for name, device in zip(self.hosts, self.devices, strict=True):
             for part, rng in self._random(name, device):
                 rng.seed(f"{self.seed}/{number}/{name}/{part}")
+        if self.fabric is not None:
+            self.fabric.seed(f"{self.seed}/{number}/fabric")
 
     def _random(self, name: str, device: Any) -> list[tuple[str, Any]]:
         """Return names and random sequences of a host and its link."""

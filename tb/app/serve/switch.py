@@ -2,15 +2,10 @@
 
 from collections.abc import Callable
 
+from weft.model.fabric.frame.header import is_group
 from weft.model.impairments import Frame
 
 HEADER_BYTES = 14
-RESERVED = bytes.fromhex("0180c20000")     # group addresses of a link, which no bridge forwards (IEEE 802.1D)
-
-
-def is_group(to: bytes) -> bool:
-    """Return whether frames with this destination are for all ports: group addresses that bridges forward."""
-    return bool(to) and bool(to[0] & 1) and not to.startswith(RESERVED)
 
 
 class Switch:

@@ -56,15 +56,25 @@ class LoopPair(Pair):
     """
 
     def __init__(self, device_type, context_config, *, seed=0, captures=None, watched=True, limit_ns=LIMIT_NS,
-                 **options):
-        super().__init__(context_config, seed=seed, guarded=watched, judged=watched)
+                 sides=SIDES, **options):
+        super().__init__(context_config, seed=seed, guarded=watched, judged=watched, sides=sides)
         self._captures, self.limit_ns = Captures(captures), limit_ns
-        self.loop, devices, links = connected_pair(seed=seed, taps=self._captures.taps, device_type=device_type,
-                                                   **options)
+        devices, links = self._made(device_type, seed, **options)
         self.hosts, self.devices, self.links = BySide(devices), BySide(devices), BySide(links)
-        for side in SIDES:
+        for side in self.sides:
             self._open(side)
         self._watch_links()
+
+    def _made(self, device_type, seed, **options):
+        """Return the devices and the links on which they send."""
+        self.loop, devices, links = connected_pair(seed=seed, taps=self._captures.taps, device_type=device_type,
+                                                   **options)
+        return devices, links
+
+    @property
+    def frames_in_flight(self):
+        """Return the number of frames on the links."""
+        return sum(link.in_flight for link in self.links)
 
     def window_bits(self, side):
         return self.devices[side].card.params.window_bits
@@ -102,14 +112,14 @@ class LoopPair(Pair):
         return function(*arguments, **options)
 
     async def each(self, function):
-        for side in SIDES:
+        for side in self.sides:
             function(side)
 
     async def gather(self, *functions):
         return self.run(*functions)
 
     async def _settle(self):
-        while any(link.in_flight for link in self.links):
+        while self.frames_in_flight:
             self.loop.step()
         self.advance(LINGER_NS)
 

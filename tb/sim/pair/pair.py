@@ -35,6 +35,8 @@ class Pair:
         Seed of the drivers' random numbers; None: use those of ``context_config``.
     guarded, judged : bool
         Check the addresses of the cards' writes, and compare the cards with the functional model.
+    sides
+        Names of the sides. A pair has two; for more there is :class:`~weft.tb.sim.pair.network.Network`.
 
     Attributes
     ----------
@@ -49,12 +51,13 @@ class Pair:
         Failures found by the scoreboards and the guards. Set by :meth:`close`.
     """
 
-    def __init__(self, context_config, *, seed, guarded=True, judged=True):
+    def __init__(self, context_config, *, seed, guarded=True, judged=True, sides=SIDES):
+        self.sides = tuple(sides)
         self._configs = BySide(context_config if seed is None else
                                replace(context_config, random=random.Random(f"{seed}/{side}/driver"))
-                               for side in SIDES)
-        self.contexts, self.guards, self.scoreboards = BySide(SIDES), dict.fromkeys(SIDES if guarded else ()), {}
-        self._judged, self._endpoints = judged, {}
+                               for side in sides)
+        self.contexts, self.guards, self.scoreboards = BySide(sides), dict.fromkeys(sides if guarded else ()), {}
+        self._judged, self._endpoints = judged, {side: [] for side in sides}
         self.counters, self.blocks, self.complaints = {}, {}, []
 
     # -------------------------------------------------------------------------- specific to a back end
@@ -88,7 +91,7 @@ class Pair:
         raise NotImplementedError
 
     async def each(self, function):
-        """Call ``function(side)`` for both sides; on RTL, at the same time."""
+        """Call ``function(side)`` for all sides; on RTL, at the same time."""
         raise NotImplementedError
 
     async def gather(self, *functions):
@@ -119,7 +122,9 @@ class Pair:
         """Open the driver of a side, which brings its card up. Runs in the side's thread."""
         context = self.contexts[side] = Context(self.device(side), mac=MAC[side], ip=IP[side],
                                                 config=self._configs[side])
-        context.neighbours.add(IP[PEER[side]], MAC[PEER[side]])
+        for peer in self.sides:
+            if peer != side:
+                context.neighbours.add(IP[peer], MAC[peer])
         if side in self.guards:
             self.guards[side] = DmaGuard(self.host(side), context)
 
@@ -129,19 +134,26 @@ class Pair:
             # Some bits are not covered by the ICRC: a frame with damage only in those is not lost.
             self.link(f"{side}_to_{peer}").impairments.usable = (
                 lambda frame, to=peer: parse(frame, mac=MAC[to], ip=IP[to])[0].kind in ("DATA", "PROBE"))
-            if self._judged:
-                self.scoreboards[side] = Scoreboard(self.contexts[side], self.host(side),
-                                                    self.link(f"{peer}_to_{side}"), self.window_bits(side))
+            self._score(side, self.link(f"{peer}_to_{side}"))
+
+    def _score(self, side, link):
+        """Judge a card by the frames of the link on which it receives."""
+        if self._judged:
+            self.scoreboards[side] = Scoreboard(self.contexts[side], self.host(side), link, self.window_bits(side))
 
     async def connect(self, endpoints, **attributes):
-        """Connect the QPs of two endpoints, ``{side: Endpoint}``; :meth:`close` closes them."""
-        self._endpoints = endpoints
-        for side in SIDES:
-            await self.call(self._connect, side, **attributes)
+        """Connect the QPs of two endpoints, ``{side: Endpoint}``; :meth:`close` closes them, and no earlier ones."""
+        self._endpoints = {side: [] for side in self.sides}
+        await self.join(*endpoints.items(), **attributes)
 
-    def _connect(self, side, **attributes):
-        end = self._endpoints[side]
-        end.connect(self._endpoints[PEER[side]].connections, **attributes)
+    async def join(self, first, second, **attributes):
+        """Connect the QPs of two endpoints, ``(side, Endpoint)`` each; :meth:`close` closes them."""
+        for (side, end), (_, peer) in ((first, second), (second, first)):
+            self._endpoints[side].append(end)
+            await self.call(self._connect, side, end, peer, **attributes)
+
+    def _connect(self, side, end, peer, **attributes):
+        end.connect(peer.connections, **attributes)
         if side in self.scoreboards:
             for qp in end.qps:
                 self.scoreboards[side].follow(qp)
@@ -159,7 +171,7 @@ class Pair:
 
     def _judge(self, side):
         """Compare the counters and QPs of a card with the traffic that the scoreboard saw."""
-        context, qps = self.contexts[side], self._endpoints[side].qps
+        context, qps = self.contexts[side], [qp for end in self._endpoints[side] for qp in end.qps]
         queries = {}
         for qp in qps:
             answer = context.commands.call(abi.CommandOpcode.QP_QUERY, qpn=qp.qp_num)
@@ -170,7 +182,8 @@ class Pair:
             self._ask(f"scoreboard of {side}", self.scoreboards[side].check, self.counters[side], queries, spans)
 
     def _leave(self, side):
-        self._endpoints[side].close()
+        for end in self._endpoints[side]:
+            end.close()
         self.blocks[side] = self.contexts[side].knitting.check()
         self._ask(f"memory of {side}", self.guards[side].check)
 

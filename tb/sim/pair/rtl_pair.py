@@ -28,9 +28,13 @@ class RtlPair(Pair):
     """
 
     def __init__(self, dut, env_config, context_config, *, card="test", seed=0, guarded=True,
-                 judged=True):
-        super().__init__(context_config, seed=seed, guarded=guarded, judged=judged)
-        self.env, self.card = TwoCards(dut, env_config, seed=seed), preset(card)
+                 judged=True, sides=SIDES):
+        super().__init__(context_config, seed=seed, guarded=guarded, judged=judged, sides=sides)
+        self.env, self.card = self._made(dut, env_config, seed), preset(card)
+
+    def _made(self, dut, env_config, seed):
+        """Return the environment of the cards."""
+        return TwoCards(dut, env_config, seed=seed)
 
     def window_bits(self, side):
         return self.card.window_bits
@@ -39,7 +43,7 @@ class RtlPair(Pair):
         return get_sim_time("ns")
 
     def advance(self, nanoseconds):
-        self.device(SIDES[0]).wait(nanoseconds)
+        self.device(self.sides[0]).wait(nanoseconds)
 
     def every(self, nanoseconds, function):
         async def calls():
@@ -56,7 +60,7 @@ class RtlPair(Pair):
         """Enumerate the hosts and bring the cards up, both at the same time."""
         await self.env.start()
         self.hosts, self.devices, self.links = (
-            BySide(getattr(self.env.sides[side], name) for side in SIDES) for name in ("host", "device", "link"))
+            BySide(getattr(self.env.sides[side], name) for side in self.sides) for name in ("host", "device", "link"))
         await self.each(self._open)
         self._watch_links()
 
@@ -64,7 +68,7 @@ class RtlPair(Pair):
         return await _call(function, *arguments, **options)
 
     async def each(self, function):
-        await gather(*(_call(function, side) for side in SIDES))
+        await gather(*(_call(function, side) for side in self.sides))
 
     async def gather(self, *functions):
         return await gather(*map(_call, functions))

@@ -16,11 +16,17 @@ def inside(side):
     return f"side_{side}.card"
 
 
-def two_cards_verilog(card_text, card="weft_card"):
+def top_of(sides):
+    """Return the name of the top module of cards for these sides."""
+    return TOP if tuple(sides) == SIDES else f"cards_{len(sides)}"
+
+
+def two_cards_verilog(card_text, card="weft_card", sides=SIDES):
     """Return Verilog text with module ``two_cards``, which instantiates module ``card`` of ``card_text`` twice.
 
     ``clk`` and ``rst`` are common. Each card also has a separate reset, ``a_rst`` and ``b_rst``. Every other port
-    appears twice, as ``a_<port>`` and ``b_<port>``, and so does ``clk`` if the card has two clocks. The signals that
+    appears twice, as ``a_<port>`` and ``b_<port>``, and so does ``clk`` if the card has two clocks. With other
+    ``sides``, the module is that of :func:`top_of`, and has a card for each of them. The signals that
     the source of an AXI stream drives also appear as one word, ``<stream>__beat``: from the top the members of
     :data:`BEAT`. Where the bench is the source, the word is an input, and the members are outputs that show it.
     """
@@ -36,7 +42,7 @@ def two_cards_verilog(card_text, card="weft_card"):
     own = len(clocks) > 1
     declarations, body = [] if own else ["  input clk"], []
     declarations.append("  input rst")
-    for side in SIDES:
+    for side in sides:
         driven = {name: f"{side}_{name}" if own else name for name in clocks}
         declarations += [f"  input {name}" for name in driven.values() if own]
         declarations += [_declaration(f"{side}_{name}", *port)
@@ -46,7 +52,8 @@ def two_cards_verilog(card_text, card="weft_card"):
             body.append(f"  assign {{{members}}} = {side}_{stream}__beat;")
         body.append(_instance("card_side", f"side_{side}",
                               driven | {"rst": f"rst | {side}_rst"} | {name: f"{side}_{name}" for name in pins}))
-    return "\n".join([card_text, _card_side(card, ports, clocks, pins, streams), _module(TOP, declarations, body)])
+    return "\n".join([card_text, _card_side(card, ports, clocks, pins, streams),
+                      _module(top_of(sides), declarations, body)])
 
 
 def _card_side(card, ports, clocks, pins, streams):
@@ -54,7 +61,7 @@ def _card_side(card, ports, clocks, pins, streams):
 
     A value that the bench drives reaches the card at the falling edge of the card's clock, in time for the next rising
     edge. Otherwise Verilator evaluates all logic that depends on it after every change of any input, three times a
-    cycle. The registers are in this module and the module is not inlined, so that both sides share one piece of code,
+    cycle. The registers are in this module and the module is not inlined, so that all sides share one piece of code,
     which is compiled once.
     """
     inputs = {"rst": 1} | {name: width for name, (direction, width) in pins.items() if direction == "input"}
@@ -94,16 +101,17 @@ def _held(name, width, clock):
             f"  always @(negedge {clock}) {name}__held <= {name};")
 
 
-def cards_name(params):
-    """Return the name of the simulator build for two such cards."""
-    return f"two-cards-{params.name}" + "-straddle" * params.straddle + "-two-clocks" * params.mac_clock
+def cards_name(params, sides=SIDES):
+    """Return the name of the simulator build for two such cards, or as many as there are sides."""
+    several = "two-cards" if tuple(sides) == SIDES else f"{len(sides)}-cards"
+    return f"{several}-{params.name}" + "-straddle" * params.straddle + "-two-clocks" * params.mac_clock
 
 
-def two_cards_text(params):
-    """Return the Verilog of module ``two_cards`` with the real card."""
+def two_cards_text(params, sides=SIDES):
+    """Return the Verilog of module ``two_cards``, or of that of other sides, with the real card."""
     from weft.hdl.verilog import CARD_MODULE
 
-    return two_cards_verilog(card_text(params), CARD_MODULE)
+    return two_cards_verilog(card_text(params), CARD_MODULE, sides)
 
 
 def run_cards(card, cases, settings=None, **options):

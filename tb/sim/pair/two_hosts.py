@@ -87,10 +87,10 @@ class TwoCards:
         env.finish()
     """
 
-    device_type = CardDevice
+    device_type, host_type = CardDevice, Host
 
-    def __init__(self, dut, config=None, seed=0):
-        self.dut, self.config, self.seed = dut, config or EnvConfig(), seed
+    def __init__(self, dut, config=None, seed=0, names=SIDES):
+        self.dut, self.config, self.seed, self.names = dut, config or EnvConfig(), seed, tuple(names)
         self.sides = {}
         self._captures = Captures(self.config.pcap_folder)
 
@@ -98,15 +98,13 @@ class TwoCards:
         """Start clocks, reset and models, and enumerate both hosts."""
         dut, config = self.dut, self.config
         await self._start_clocks()
-        for name in SIDES:
+        for name in self.names:
             ticker, mac_ticker = Ticker.of(self.clock(name)), Ticker.of(self.mac_clock(name))
             rng = random.Random(f"{self.seed}/host {name}")
-            direction = "a_to_b" if name == "a" else "b_to_a"
-            link = LinkDirection(self._deliver_to("b" if name == "a" else "a"), getattr(config, direction),
-                                 f"{self.seed}/{direction}", *self._captures.taps(direction))
+            link = self._link_of(name)
             # A host begins before its hard block, so that in each cycle both act in this order.
             self.sides[name] = Side(
-                name, Host(config.host, rng),
+                name, self.host_type(config.host, rng),
                 HardBlock(dut, f"{name}_", ticker, config.vectors, straddle=config.straddle),
                 MacTx(Bus(dut, f"{name}_m_axis_tx", mac_ticker), link.send),
                 MacRx(Bus(dut, f"{name}_s_axis_rx", mac_ticker)), link)
@@ -173,6 +171,12 @@ class TwoCards:
                     rng.randrange(MAC_IDLE_BYTES) if rng.random() < config.mac_idle else 0)
             if config.host.stall:
                 side.hard_block.stall(config.host.stall, rng)
+
+    def _link_of(self, name):
+        """Return the link on which a side sends."""
+        direction = "a_to_b" if name == "a" else "b_to_a"
+        return LinkDirection(self._deliver_to("b" if name == "a" else "a"), getattr(self.config, direction),
+                             f"{self.seed}/{direction}", *self._captures.taps(direction))
 
     def _deliver_to(self, name):
         return lambda frame: self.sides[name].mac_rx.receive(frame)

@@ -114,10 +114,17 @@ class Host(RootComplex):
             return
         if self.agent is not None and await self.agent.answer(tlp):
             return
+        refusal = self.refusal(tlp)
+        if refusal is None:
+            await super().handle_mem_read_tlp(tlp)
+        else:
+            await self.send(refusal)
+
+    def refusal(self, tlp):
+        """Return the error completion of a read of memory that is not there, or None."""
         if self.memory.absent(tlp.address, 4 * tlp.length):
-            await self.send(Tlp.create_ca_completion_for_tlp(tlp, lean_pcie.ROOT_ID))
-            return
-        await super().handle_mem_read_tlp(tlp)
+            return Tlp.create_ca_completion_for_tlp(tlp, lean_pcie.ROOT_ID)
+        return None
 
     async def handle_mem_write_tlp(self, tlp):
         if not self.unplugged.is_set():

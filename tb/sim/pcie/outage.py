@@ -25,9 +25,16 @@ async def reset_function(host, table=None):
     ``table`` is a result of :func:`msix_table`. By default it is read first, which takes time in which outstanding
     requests may complete. Return the number of aborted reads.
     """
+    table = table or await msix_table(host)
+    aborted = await begin_again(host)
+    await _restore(host, table)
+    return aborted
+
+
+async def begin_again(host):
+    """Perform the hard block's part of a function-level reset; return the number of aborted reads."""
     host.strict = False              # late completions from memory belong to no request
     block = host.device
-    table = table or await msix_table(host)
     _may_be_master(block, False)
     block.cfg_flr_in_process.value = 1
     requests = [request for request in block.active_request if request is not None]
@@ -40,7 +47,6 @@ async def reset_function(host, table=None):
     else:
         raise AssertionError("the card does not report the reset of its function")
     block.cfg_flr_in_process.value = 0
-    await _restore(host, table)
     return len(requests)
 
 

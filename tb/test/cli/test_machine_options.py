@@ -12,7 +12,8 @@ from weft.tb.test.driver.pci.fake_sysfs import FakeTree
 
 
 @pytest.mark.parametrize(("arguments", "words"), [
-    (["--backend", "rtl"], ["--backend", "functional, model"]), (["--hosts", "a,a"], ["--hosts"]),
+    (["--backend", "rtl", "--hosts", "a,b,c"], ["--hosts", "2 cards"]), (["--hosts", "a,a"], ["--hosts"]),
+    (["--backend", "pci"], ["--backend", "functional, model, rtl"]),
     (["--loss", "2"], ["--loss", "0 to 1"]), (["--preset", "huge"], ["--preset", "test, basic, full"]),
     (["--folder", "x" * 110], ["--folder", "too long"])])
 def test_bad_options_print_a_sentence_and_exit_with_2(arguments, words):

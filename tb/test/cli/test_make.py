@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from weft.tb.test.cli.make_variables import make_variables
+from weft.tb.test.verify.document.command_table import TABLE, TARGET, TARGETS, THIS_RUN
 
 ROOT = Path(__file__).resolve().parents[3]
 GIVEN = {"FILE": "it's  a file", "LOSS": "0.5", "REORDER": "0.1", "DUP": "0.2", "CORRUPT": "0.3", "BACK_LOSS": "1",
          "BACK_REORDER": "0", "BACK_DUP": "0.4", "BACK_CORRUPT": "x", "RTT_US": "3", "QPS": "2", "SEED": "9",
-         "PMTU": "256", "SIM": "icarus", "PRESET": "basic", "BACKEND": "model", "PFC": "3"}
+         "PMTU": "256", "SIM": "icarus", "PRESET": "basic", "BACKEND": "model", "HOSTS": "4", "FABRIC": "incast-3",
+         "PFC": "3"}
 FLAGS = {"STRADDLE": "1", "MAC_CLOCK": "yes", "TIMELINE": "true"}
 
 
@@ -115,3 +117,22 @@ def test_moved_or_copied_environment_is_rebuilt(checkout, tmp_path, target):
     shutil.copytree(checkout, tmp_path / "copy")
     assert installs(tmp_path / "copy") and not installs(checkout)
     assert installs(checkout.rename(tmp_path / "moved"))
+
+
+@pytest.mark.parametrize("target", [name for name, place in TARGETS.items() if place in (TARGET, THIS_RUN)])
+def test_a_target_runs_commands_with_a_test(target, checkout):
+    """A target may take hours; each command of its recipe has a test of its size."""
+    status, lines, errors = make(target, folder=checkout)
+    assert status == 0, errors
+    commands = re.findall(r"\.venv/bin/(weft [\w-]+|python -m [\w.]+|\w+)", "\n".join(lines))
+    assert commands and set(commands) <= set(TABLE), commands
+
+
+def test_clean_keeps_the_environment_only(checkout):
+    for folder in ("sim_build/reports", "build", "hdl/__pycache__", ".venv/lib/__pycache__"):
+        (checkout / folder).mkdir(parents=True)
+    done = subprocess.run(["make", "clean"], cwd=checkout, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in checkout.iterdir()) == [".venv", "Makefile", "constraints.txt", "hdl",
+                                                                "pyproject.toml"]
+    assert not list((checkout / "hdl").iterdir()) and (checkout / ".venv/lib/__pycache__").is_dir()

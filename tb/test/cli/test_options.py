@@ -118,7 +118,8 @@ def drawn_job(rng, file):
     backend, found = rng.choice(BACKENDS), {}
     for name, field in fields(JobSettings).items():
         setting = field.setting
-        if name == "backend" or setting.backends and backend not in setting.backends or rng.random() < 0.3:
+        if (name in ("backend", "hosts", "fabric") or setting.backends and backend not in setting.backends
+                or rng.random() < 0.3):
             continue
         if field.kind is bool:
             found[name] = rng.random() < 0.5
@@ -133,6 +134,13 @@ def drawn_job(rng, file):
     return JobSettings(backend=backend, **found)
 
 
+def job_on_a_fabric(rng, folder):
+    """Return settings with a fabric: a name, or a file with an unusual one."""
+    (file := folder / "it's a µ.toml").write_text("hosts = ['a', 'b']\n[[link]]\na = 'a'\nb = 'b'\n"
+                                                  "[[flow]]\nsource = 'a'\ndestination = 'b'\n")
+    return rng.choice([JobSettings(fabric="incast-3", hosts=4, loss=0.5), JobSettings(fabric=str(file))])
+
+
 def test_settings_survive_their_command(tmp_path, monkeypatch):
     from weft.tb.app.job import run
 
@@ -142,6 +150,7 @@ def test_settings_survive_their_command(tmp_path, monkeypatch):
     file.touch()
     monkeypatch.setattr(run, "run", lambda settings, **_: seen.append(settings) or 0)
     drawn = [drawn_job(rng, file) for _ in range(100)]     # one of 5 PMTUs is missing once in 10^5 runs
+    drawn += [job_on_a_fabric(rng, tmp_path) for _ in range(5)]
     for settings in drawn:
         done = CliRunner().invoke(app, ["sim", *words(settings)])
         assert done.exit_code == 0, done.output

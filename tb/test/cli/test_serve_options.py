@@ -40,6 +40,17 @@ def end_of(*arguments):
     (["--backend", "silicon"], ["--backend", "functional, model, rtl"]),
     (["--backend", "direct", "--loss", "0.1"], ["--loss", "needs packets"]),
     (["--time", "later"], ["--time", "wall, sim"]),
+    (["--fabric", "ring"], ["--fabric", "'ring' is no fabric", "dumbbell"]),
+    (["--fabric", "absent.toml"], ["--fabric", "no TOML file that can be read"]),
+    (["--fabric", "incast-3"], ["--fabric", "4 hosts (a0, a1, a2, b)", "2 are given"]),
+    (["--fabric", "pair", "--hosts", "a,b,c"], ["--fabric", "2 hosts", "3 are given"]),
+    (["--fabric", "pair", "--delay-us", "3"], ["--delay-us", "have their own"]),
+    (["--fabric", "pair", "--rate-gbps", "3"], ["--rate-gbps", "have their own"]),
+    (["--fabric", "pair", "--jitter-us", "3"], ["--jitter-us", "have their own"]),
+    (["--fabric", "pair", "--backend", "direct"], ["--fabric", "needs packets"]),
+    (["--fabric", "pair", "--backend", "rtl"], ["--fabric", "cards in Python"]),
+    (["--fabric", "pair", "--link", "udp:localhost:7471"], ["--fabric", "one daemon"]),
+    (["--fabric", "pair", "--backend", "pci", "--device", "0000:00:03.0,0000:00:04.0"], ["simulated cards"]),
     (["--preset", "huge"], ["preset", "test, basic, full"]),
 ])
 def test_bad_options_print_a_sentence_and_exit_with_2(arguments, words, tmp_path):

@@ -92,3 +92,12 @@ def test_a_pointer_in_c_begins_no_comment(checkout, capsys):
     checkout.joinpath("block.c").write_text("int nap(struct context *c, int told) { /* waits */\n * for a room */ }\n")
     assert prose.main([]) == 1
     assert re.findall(r"^block.c:(\d): '([^']*)'", capsys.readouterr().out, re.MULTILINE) == [("2", "room")]
+
+
+def test_messages_of_the_makefile_of_scripts_and_of_c_are_checked(checkout, capsys):
+    checkout.joinpath("Makefile").write_text("help:\n\t@echo 'make synth  cells by room'\nroom: told\n")
+    checkout.joinpath("run.sh").write_text('told=1\necho "the run is told"\n')
+    checkout.joinpath("block.c").write_text('fail("room", "it is told");\nint told = call("anew", room);\n')
+    assert prose.main([]) == 1
+    assert re.findall(r"^(\w+\S*:\d+): '([^']*)'", capsys.readouterr().out, re.MULTILINE) == [
+        ("Makefile:2", "room"), ("block.c:1", "told"), ("run.sh:2", "told")]

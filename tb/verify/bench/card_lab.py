@@ -51,7 +51,7 @@ class Lab(RtlPair):
             self._configs[side] = replace(self._configs[side], ring_log2=self.ring_log2[side])
         await super().start()
 
-    async def join(self, length, pmtu, window=WINDOW, qps=1, **options):
+    async def open_endpoints(self, length, pmtu, window=WINDOW, qps=1, **options):
         """Open an endpoint on each side, connect both, and post a receive on each QP; return ``{side: endpoint}``."""
         ends = {side: await self.call(Endpoint, self.contexts[side], length, window=window, qps=qps, **options)
                 for side in SIDES}
@@ -60,7 +60,7 @@ class Lab(RtlPair):
             await self.call(post_receives, ends[side])
         return ends
 
-    async def part(self, ends):
+    async def close_endpoints(self, ends):
         """Close the endpoints."""
         for end in ends.values():
             await self.call(end.close)

@@ -32,7 +32,7 @@ AT_MOST = {"post_send_to_receiver_completion_ns": 1_519, "doorbell_to_mac_cycles
 
 async def measure_pings(lab):
     """Send small writes, one at a time; store the medians."""
-    ends = await lab.join(4096, 4096, inline=PING_BYTES)
+    ends = await lab.open_endpoints(4096, 4096, inline=PING_BYTES)
     for kind, flags in (("latency", 0), ("inline", SendFlags.INLINE)):
         found = []
         for number in range(PINGS):
@@ -40,7 +40,7 @@ async def measure_pings(lab):
             await Timer(QUIET_NS, "ns")
             found.append(await ping(lab, ends, flags))
         lab.figures[kind] = {name: statistics.median(ping[name] for ping in found) for name in found[0]}
-    await lab.part(ends)
+    await lab.close_endpoints(ends)
 
 
 async def ping(lab, ends, flags):

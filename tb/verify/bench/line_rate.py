@@ -154,7 +154,7 @@ def exchange(endpoint, offer, job, sends, receives):
 
 async def transfer(lab, job):
     """Run a :class:`Transfer` and store its figures."""
-    ends = await lab.join(job.memory_bytes, job.pmtu, job.window, job.qps)
+    ends = await lab.open_endpoints(job.memory_bytes, job.pmtu, job.window, job.qps)
     mac.BITS_PER_SECOND = job.line_gbps * 1e9
     links = {side: lab.env.link(f"{side}_to_{PEER[side]}").impairments for side in SIDES}
     for link in links.values():
@@ -184,7 +184,7 @@ async def transfer(lab, job):
         "cycles_per_second": cycles / (time.perf_counter() - began)}
     for link in links.values():
         link.config = replace(link.config, loss=0)
-    await lab.part(ends)
+    await lab.close_endpoints(ends)
 
 
 @contextlib.contextmanager

@@ -85,7 +85,7 @@ class MessageLab(Lab):
         """Transfer a file in large messages over several QPs."""
         self.report_progress("large messages")
         length = LARGE_BYTES * LARGE_QPS * LARGE_PER_QP
-        ends = await self.join(length, 4096, LARGE_WINDOW, LARGE_QPS)
+        ends = await self.open_endpoints(length, 4096, LARGE_WINDOW, LARGE_QPS)
         data = os.urandom(length)
         ends["a"].mr.write(data)
         self.clear()
@@ -95,13 +95,13 @@ class MessageLab(Lab):
         assert ends["b"].mr.read(length, 0) == data, "the bytes received differ"
         assert sent["messages"] == LARGE_QPS * LARGE_PER_QP
         self.figures["large"] = self.count(sent["messages"]) | {"gbps": 8 * length / sent["nanoseconds"]}
-        await self.part(ends)
+        await self.close_endpoints(ends)
 
     async def stream(self, job):
         """Transfer small messages."""
         self.report_progress(f"small messages, {job.name}")
         receives = 2 * job.window if job.immediates else 1      # posted at any time
-        ends = await self.join(job.memory_bytes, job.pmtu, job.window, receives=receives,
+        ends = await self.open_endpoints(job.memory_bytes, job.pmtu, job.window, receives=receives,
                                inline=SMALL_BYTES * job.inline)
         for _ in range(receives - 1):
             for side in SIDES:
@@ -121,7 +121,7 @@ class MessageLab(Lab):
         read = sum(self.env.host(side).reads for side in job.senders) - reads
         self.figures[job.name] = self.count(messages) | {
             "mpps": rate, "again": again / messages, "reads": read / messages}
-        await self.part(ends)
+        await self.close_endpoints(ends)
 
 
 @cocotb.test()

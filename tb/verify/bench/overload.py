@@ -134,7 +134,7 @@ class OverloadLab(Lab):
         self.report_progress(f"overload, {load.name}")
         size = load.messages * MESSAGE_BYTES
         destination = size + 4096
-        ends = await self.join(2 * destination, PMTU, load.window // load.qps, load.qps)
+        ends = await self.open_endpoints(2 * destination, PMTU, load.window // load.qps, load.qps)
         data = os.urandom(size)
         ends["a"].mr.write(data)
         link = self.env.link("a_to_b").impairments
@@ -165,7 +165,7 @@ class OverloadLab(Lab):
             "dropped": change.get("drop_buffer_full", 0) / load.messages,
             "jain": jain(list(Counter(sender_of[number] for number in numbers).values())),
         }
-        await self.part(ends)
+        await self.close_endpoints(ends)
 
 
 @cocotb.test()

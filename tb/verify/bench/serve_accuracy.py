@@ -15,8 +15,7 @@ from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.progress import report_progress
 from weft.tb.verify.bench import latency, verbs
 from weft.tb.verify.bench.benchmark import CARDS
-from weft.tb.verify.programs.programs import TABLE
-from weft.tb.verify.programs.run import PASSED, one
+from weft.tb.verify.programs.programs import PASSED, TABLE, one
 from weft.tb.verify.programs.session import serving
 
 PORT, SEED, LOSS = 18500, "1", "0.01"

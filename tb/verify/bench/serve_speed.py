@@ -14,8 +14,7 @@ from weft.tb.sim.flow.progress import report_progress
 from weft.tb.verify.bench.fairness import jain
 from weft.tb.verify.programs.c_program import compiled
 from weft.tb.verify.programs.figures import printed
-from weft.tb.verify.programs.programs import MESSAGES, TABLE
-from weft.tb.verify.programs.run import PASSED, one
+from weft.tb.verify.programs.programs import MESSAGES, PASSED, TABLE, one
 from weft.tb.verify.programs.session import serving
 
 PORT, RUNS, SECONDS, QPS, REGIONS = 19300, 3, 1, 16, 5000

@@ -30,10 +30,10 @@ from weft.hdl.contract import abi
 from weft.model.link import LinkConfig
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.pair.functional_pair import make_pair
-from weft.tb.sim.pair.sides import IP, MAC
+from weft.tb.sim.pair.sides import IP, MAC, SIDES
 
 ACCESS = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE
-MACS, IPS = tuple(MAC.values()), tuple(IP.values())
+MACS, IPS = (tuple(table[side] for side in SIDES) for table in (MAC, IP))
 RINGS = {abi.Ring.NIC_RX: 11, abi.Ring.NIC_TX: 9, abi.Ring.SEND: 9, abi.Ring.META_REPORT: 9}
 FIRST_QPN, QPNS = 0x40_0000, 256
 LINK_NS, SLEEP_NS = 1_000, 100_000

@@ -47,7 +47,7 @@ class VerbsLab(Lab):
         self.done = False
         await self.gather(partial(self._ask, OPCODES[name]), partial(self._answer, OPCODES[name]))
         assert self.ends[target].mr.read(len(data), 0) == data, "the bytes received differ"
-        await self.part(self.ends)
+        await self.close_endpoints(self.ends)
 
     def _ask(self, opcode):
         """Keep as many requests as possible outstanding."""

@@ -4,15 +4,17 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from weft.tb.app.serve.settings import BACKENDS
+from weft.tb.app.serve.settings import WITHOUT_HARDWARE
 from weft.tb.verify.conformance.c_suite import build
 from weft.tb.verify.programs.session import serving, stopped
 
 NO_DEVICE = 2       # exit status of the program
+VERDICTS = ("PASS", "FAIL", "UNSUPPORTED")      # first words of the program's lines
 # In simulated time a wait takes none, and cards of the smallest size suffice.
 OPTIONS = {"model": ("--time", "sim", "--preset", "test"), "rtl": ("--time", "sim", "--preset", "test")}
 LIMIT_S = {"direct": 60, "functional": 60, "model": 300, "rtl": 600}      # of a case
@@ -48,7 +50,9 @@ def on_backend(folder: Path, backend: str, only: Sequence[str],
                report: Callable[[str], None]) -> tuple[int, dict[str, Any]]:
     """Serve a back end and run the suite between two hosts; return its exit status and the result.
 
-    Reports totals, and the cases that do not pass. Raises CannotServe, CannotBuild or SuiteFailed.
+    Reports totals, and the cases that do not pass; of the RTL, which takes minutes, all cases with their times.
+    ``seconds`` of a case are of wall-clock time, even if the program's clock is simulated. Raises CannotServe,
+    CannotBuild or SuiteFailed.
     """
     program = build(folder)
     with serving("--backend", backend, *OPTIONS.get(backend, ())) as session, \
@@ -57,19 +61,33 @@ def on_backend(folder: Path, backend: str, only: Sequence[str],
         with session.start("a", str(program), "--peer-socket", str(session.socket("b")), "--json", str(found),
                            "--limit", str(LIMIT_S[backend]), *_only(only)) as process:
             try:
-                for line in process.stdout:
-                    if not line.startswith("PASS"):
-                        report(f"{backend}: {line.rstrip()}")
+                seconds = _followed(process.stdout, backend, report)
             except BaseException:      # the terminal interrupts this process only
                 stopped(process)
                 raise
-        return _checked(process.returncode), {"backend": backend, "cases": _cases(found)}
+        cases = [case | {"seconds": took} for case, took in zip(_cases(found), seconds, strict=False)]
+        return _checked(process.returncode), {"backend": backend, "cases": cases}
+
+
+def _followed(lines: Iterable[str], backend: str, report: Callable[[str], None]) -> list[float]:
+    """Report the program's lines; return the seconds that each case took."""
+    seconds: list[float] = []
+    last = time.monotonic()
+    for line in map(str.rstrip, lines):
+        took = ""
+        if line.startswith(VERDICTS):
+            last, begun = time.monotonic(), last
+            seconds.append(round(last - begun, 3))
+            took = f", {last - begun:.1f} s"
+        if backend == "rtl" or not line.startswith("PASS"):
+            report(f"{backend}: {line}{took}")
+    return seconds
 
 
 def on_backends(folder: Path, backends: Sequence[str], only: Sequence[str],
                 report: Callable[[str], None] = print) -> tuple[int, list[dict[str, Any]]]:
     """Run the suite on back ends, all if none is named; return the largest exit status, and the results."""
-    ends = [on_backend(folder, backend, only, report) for backend in backends or BACKENDS]
+    ends = [on_backend(folder, backend, only, report) for backend in backends or WITHOUT_HARDWARE]
     return max(status for status, _ in ends), [result for _, result in ends]
 
 

@@ -13,6 +13,7 @@ from weft.driver.terms.enums import MTU
 from . import environments
 from .exchange import Talk, card_writes, soft_exchange
 from .guest import GATEWAY, GuestFailed
+from .suite import suite_on_rxe
 
 TESTS = ("ib_write_bw", "ib_send_bw", "ib_read_bw", "ib_atomic_bw")
 LOSS = 0.01
@@ -83,6 +84,7 @@ def cases(short=False):
         from .rtl_cases import on_rtl
         found = {"endpoint and rxe, both ways": endpoint} | found | {
             "perftest against weft soft-server": perftest,
+            "conformance suite on rxe": suite_on_rxe,
             "endpoint over the Simple NIC of the RTL": partial(on_rtl, case="endpoint"),
             "RTL's WRITEs into rxe's memory": partial(on_rtl, case="card"),
         }
@@ -90,8 +92,9 @@ def cases(short=False):
 
 
 def run(guest, chosen, report=print):
-    """Run cases, and print a line for each."""
+    """Run cases, and print a line for each; further lines of a case follow."""
     for name, case in chosen.items():
         start = time.monotonic()
-        report(f"{name}: {case(guest)}, {time.monotonic() - start:.1f} s")
+        first, *more = case(guest).splitlines()
+        report("\n  ".join([f"{name}: {first}, {time.monotonic() - start:.1f} s", *more]))
 

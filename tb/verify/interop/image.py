@@ -1,4 +1,7 @@
-"""Kernel and initial file system of the guest: BusyBox, rxe, perftest, and a peer program that executes orders."""
+"""Kernel and initial file system of the guest: BusyBox, rxe, perftest, the conformance suite, and a peer program.
+
+The peer program executes orders.
+"""
 
 import hashlib
 import os
@@ -10,6 +13,7 @@ from pathlib import Path
 from weft.tb.sim.flow.build import BUILD_ROOT
 from weft.tb.sim.flow.failure import Failure
 from weft.tb.sim.flow.tools import need
+from weft.tb.verify.conformance import c_suite
 
 from .packages import PACKAGES, kernel_package, unpacked
 
@@ -35,20 +39,21 @@ def _libraries(programs, where):
     return sorted({Path(path) for path in re.findall(r"(?:=> |^\s*)(/.+) \(0x", listed, re.MULTILINE)})
 
 
-def _compile(where, program):
+def _compile(where, program, sources):
     need("gcc", "gcc")
-    command = ["gcc", "-O1", "-Wall", f"-I{where / 'usr/include'}", "-o", str(program), str(HERE / "peer.c"),
+    command = ["gcc", "-O1", "-Wall", f"-I{where / 'usr/include'}", "-o", str(program), *map(str, sources),
                f"-L{where / LIBRARIES}", "-l:libibverbs.so.1", f"-Wl,-rpath-link,{where / LIBRARIES}",
                "-Wl,--allow-shlib-undefined"]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        raise NoImage(f"the guest's peer does not compile: {done.stderr.strip().splitlines()[-1]}")
+        raise NoImage(f"the guest's {program.name} does not compile: {done.stderr.strip().splitlines()[-1]}")
 
 
 def image(folder=FOLDER):
     """Return (kernel, initial file system), made if they do not exist. Raises MissingTool, NoPackage or NoImage."""
     kernel = kernel_package()
-    sources = b"".join(path.read_bytes() for path in (HERE / "peer.c", HERE / "init.sh", Path(__file__)))
+    suite = sorted(c_suite.FOLDER.glob("*.[ch]"))
+    sources = b"".join(path.read_bytes() for path in (HERE / "peer.c", HERE / "init.sh", Path(__file__), *suite))
     name = hashlib.sha256(kernel.encode() + sources).hexdigest()[:12]
     initrd, vmlinuz = folder / f"{name}.cpio.gz", folder / f"{name}.vmlinuz"
     if initrd.exists() and vmlinuz.exists():
@@ -65,8 +70,10 @@ def image(folder=FOLDER):
 
 
 def _fill(where, root, kernel):
-    peer, provider = root / "bin/peer", where / LIBRARIES / "libibverbs" / PROVIDER
-    _compile(where, peer)
+    peer, suite = root / "bin/peer", root / "bin" / c_suite.NAME
+    provider = where / LIBRARIES / "libibverbs" / PROVIDER
+    _compile(where, peer, [HERE / "peer.c"])
+    _compile(where, suite, c_suite.sources())
     for source, name in ((where / "bin/busybox", "busybox"), (where / "usr/bin/rdma", "rdma"),
                          *((where / "usr/bin" / test, test) for test in TESTS)):
         shutil.copy(source, root / "bin" / name)
@@ -77,7 +84,7 @@ def _fill(where, root, kernel):
         shutil.copy(found, root / "lib")
     shutil.copy(provider, root / LIBRARIES / "libibverbs")
     (root / "etc/libibverbs.d/rxe.driver").write_text("driver rxe\n")
-    programs = [peer, provider, root / "bin/rdma", *(root / "bin" / test for test in TESTS)]
+    programs = [peer, suite, provider, root / "bin/rdma", *(root / "bin" / test for test in TESTS)]
     for library in _libraries(programs, where):
         to = root / ("lib64" if library.name.startswith("ld-linux") else LIBRARIES) / library.name
         shutil.copy(library, to)

@@ -30,7 +30,8 @@ from weft.hdl.contract import abi
 
 HERE = Path("/weft")
 MS = 1_000_000
-ACK_TIMEOUT = 18        # 1.1 s: the emulated processor is slow, and shorter timers would expire all the time
+# 4.3 s, so that a peer may be silent for 34 s: its driver answers, and a loaded host lets its processor wait for long.
+ACK_TIMEOUT = 20
 COMMAND_TIMEOUT_NS = 30_000 * MS
 MAC, IP = 0x02_0000_0000_01, 0x0A00_0001      # of host 0
 CHUNK = 64 * 1024
@@ -107,6 +108,13 @@ def example(name):
     return module
 
 
+def slow_down(device, factor):
+    """Divide the driver's time, so that all its timers suit a card that is slower by this factor."""
+    now, wait = device.now_ns, device.wait
+    device.now_ns = lambda: now() // factor
+    device.wait = lambda timeout_ns: wait(timeout_ns * factor)
+
+
 class Opened:
     """Open card of host ``number`` on the list of devices.
 
@@ -114,17 +122,20 @@ class Opened:
     ----------
     polling : bool
         Use no interrupts.
+    slow : int
+        Factor of :func:`slow_down`.
     """
 
     def __init__(self, number, *, polling=False, slow=1):
         start = time.monotonic()
-        qp_attributes.ACK_TIMEOUT = ACK_TIMEOUT + slow.bit_length() - 1
+        qp_attributes.ACK_TIMEOUT = ACK_TIMEOUT
         self.device = open_device(card())
+        slow_down(self.device, slow)
         if polling:
             self.device.enable_interrupts = lambda vectors: None
-        config = ContextConfig(probe_timeout_ns=100 * MS * slow, silence_ns=10_000 * MS * slow, extent_bytes=1 << 16,
+        config = ContextConfig(probe_timeout_ns=100 * MS, silence_ns=10_000 * MS, extent_bytes=1 << 16,
                                command_timeout_ns=COMMAND_TIMEOUT_NS,
-                               cm_timeout=ResponseTimeout(response_timeout=16 + slow.bit_length() - 1))
+                               cm_timeout=ResponseTimeout(response_timeout=16))
         self.name = add_device(self.device, mac=MAC + number, ip=IP + number, config=config)
         self.context = Context(name=self.name)
         self.bring_up_s = time.monotonic() - start

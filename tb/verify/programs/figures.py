@@ -21,7 +21,7 @@ from weft.tb.sim.flow.progress import report_progress
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.verify.programs.c_program import compiled
 from weft.tb.verify.programs.hostile import fuzz
-from weft.tb.verify.programs.local import local_daemon
+from weft.tb.verify.programs.local import BACKENDS, POLLED, local_daemon
 from weft.tb.verify.programs.session import serving
 
 ROUNDS, SPIN_S, IDLE_S, START_S, LIMIT_S = 100, 5, 5, 3, 3600
@@ -90,23 +90,31 @@ def registrations(library, seed, progress, count=REGISTRATIONS):
 
 def messages(seed, progress, count=MESSAGES):
     """Return the rows of fuzzed messages and ring entries."""
-    with local_daemon() as (daemon, received):
-        found = fuzz(daemon, received, count, random.Random(seed),
-                     partial(report_progress, progress, f"messages, seed {seed}",
-                                                                           total=count))
-    conditions = f"valid, damaged and random messages and ring entries; the daemon keeps running; seed {seed}"
-    return [Row("serve_fuzzed_messages", "", sum(found.values()), at_least=count, conditions=conditions),
-            Row("serve_fuzzed_dropped", "", found["dropped"], conditions=conditions)]
+    tried = ended = 0
+    for name, backend in POLLED.items():
+        with local_daemon(backend_type=backend) as (daemon, received):
+            campaign = fuzz(daemon, received, count // len(POLLED), random.Random(seed), partial(
+                report_progress, progress, f"messages to the {name} back end, seed {seed}", total=count // len(POLLED)))
+        tried += campaign.done
+        ended += campaign.found["dropped"] + campaign.found["ended"]
+    conditions = ("valid, damaged and random messages and ring entries, half of them on each back end; other programs "
+                  f"exchange data; nothing is left, no byte outside of regions changes; seed {seed}")
+    return [Row("serve_fuzzed_messages", "", tried, at_least=count, conditions=conditions),
+            Row("serve_fuzzed_dropped", "", ended, conditions=conditions)]
 
 
 def kills(seed, progress, count=KILLS):
-    """Return the rows of killed programs; a separate process runs them, because it gives up root privileges."""
-    report_progress(progress, f"programs that are killed, seed {seed}", 0, 1)
-    done = subprocess.run([sys.executable, "-m", "weft.tb.verify.programs.kills", str(count), str(seed)],
-                          capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    killed, message = re.search(r": (\d+) killed; (\d+) others got RETRY_EXC_ERR", done.stdout).groups()
-    conditions = ("SIGKILL at any moment, two network namespaces, no privilege; nothing is left; "
-                  f"seed {seed}")
-    return [Row("serve_kills", "", int(killed), at_least=count, conditions=conditions),
-            Row("serve_kills_peers_notified", "", int(message), at_least=count // 2, conditions=conditions)]
+    """Return the rows of killed programs; separate processes run them, because they give up root privileges."""
+    rows = []
+    for backend in BACKENDS:
+        report_progress(progress, f"programs that are killed on the {backend} back end, seed {seed}", 0, 1)
+        done = subprocess.run([sys.executable, "-m", "weft.tb.verify.programs.kills", str(count), str(seed), backend],
+                              capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        killed, notified = re.search(r": (\d+) killed; (\d+) others got RETRY_EXC_ERR", done.stdout).groups()
+        conditions = (f"{backend} back end; SIGKILL at any moment, two network namespaces, no privilege; nothing is "
+                      f"left; seed {seed}")
+        name = "serve_kills" if backend == "functional" else f"serve_kills_{backend}"
+        rows += [Row(name, "", int(killed), at_least=count, conditions=conditions),
+                 Row(f"{name}_peers_notified", "", int(notified), at_least=count // 2, conditions=conditions)]
+    return rows

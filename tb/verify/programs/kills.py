@@ -14,13 +14,12 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from pathlib import Path
 
 from weft.driver.ibverbs.build import build
 from weft.driver.terms.enums import WCStatus
 from weft.tb.app.serve.environment import LIBRARY_FOLDER, environment_of
 from weft.tb.verify.programs.c_program import compiled
-from weft.tb.verify.programs.hostile import clean, settle
+from weft.tb.verify.programs.hostile import Held, clean, settle
 from weft.tb.verify.programs.local import BACKENDS, local_daemon
 from weft.tb.verify.programs.namespaces import ADDRESSES, NoNamespaces, namespaces
 
@@ -28,7 +27,6 @@ COMMAND = ".venv/bin/python -m weft.tb.verify.programs.kills {count} {seed}"
 FIRST_PORT, PORTS, LIMIT_S = 21000, 8000, 120
 SOON_S, LATE_S = 0.06, 0.4      # largest delay of a kill: during set-up of a program, or later
 NOBODY = 65534
-GROWN_MAX = 16 << 20      # bytes that the daemon may gain: caches of Python, no objects of programs
 TALKED, ALONE = "talked", "alone"
 
 
@@ -98,11 +96,6 @@ def one(pair, rng, late):
     return TALKED
 
 
-def resident_bytes():
-    """Return the memory of this process, in which the daemon is."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
 def campaign(count, seed, library, progress=lambda done: None, backend="functional"):
     """Kill ``count`` programs; return a counter of the outcomes of :func:`one`.
 
@@ -121,12 +114,9 @@ def campaign(count, seed, library, progress=lambda done: None, backend="function
                 pair.close()
             settle(daemon, 0)
             clean(daemon.backend)
-            held = len(os.listdir("/proc/self/fd"))
-            first = first or (held, resident_bytes())
-            assert held <= first[0], f"the daemon has {held} descriptors, and had {first[0]} after the first kill"
+            first = first or Held.now()
+            first.check()
             progress(n + 1)
-        grown = resident_bytes() - first[1]
-        assert grown <= GROWN_MAX, f"the daemon has {grown} bytes more than after the first kill"
         assert not printed, printed
     return found
 

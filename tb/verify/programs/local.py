@@ -8,6 +8,7 @@ from weft.driver.serve.simulated_time import SimulatedDaemon
 from weft.tb.app.serve.direct import DirectBackend
 from weft.tb.app.serve.functional import FunctionalBackend
 from weft.tb.app.serve.simulated import LoopBackend
+from weft.tb.app.serve.wall_clock import STEP_NS
 
 REST_S = 0.0002
 
@@ -19,7 +20,33 @@ class PolledBackend(DirectBackend):
         return REST_S
 
 
+class EagerBackend(FunctionalBackend):
+    """Functional cards whose time advances to the next event at once, whatever the wall clock shows."""
+
+    def progress(self):
+        happened = False
+        for context in self.contexts:
+            happened |= self.work(context)
+        due = min((due for due in (self.loop.due_ns, self.driver_due_ns) if due is not None), default=None)
+        if due is not None:
+            self.loop.run(max(due, self.loop.now_ns) + STEP_NS)
+        return happened or due is not None
+
+    def rest_s(self):
+        return REST_S
+
+
+class LocalDaemon(Daemon):
+    """Daemon that waits for no further call: its programs are in its process, and make it only after the turn."""
+
+    def _further_calls(self):
+        while self._called:
+            self._called = False
+            self._calls(0)
+
+
 BACKENDS = {"functional": FunctionalBackend, "direct": PolledBackend}     # by the name in a command
+POLLED = {"functional": EagerBackend, "direct": PolledBackend}            # of programs in the process of the daemon
 
 
 @contextlib.contextmanager
@@ -29,7 +56,7 @@ def local_daemon(hosts=("a", "b"), *, preset="test", most=None, simulated=False,
     ``simulated`` selects simulated time, and ``backend_type`` another back end than functional cards.
     """
     with tempfile.TemporaryDirectory(prefix="weft-local-") as folder:
-        of_functional, daemon_type = (LoopBackend, SimulatedDaemon) if simulated else (FunctionalBackend, Daemon)
+        of_functional, daemon_type = (LoopBackend, SimulatedDaemon) if simulated else (FunctionalBackend, LocalDaemon)
         printed, backend = [], (backend_type or of_functional)(list(hosts), preset=preset, **options)
         daemon = daemon_type(backend, folder, report=printed.append, most=most)
         try:

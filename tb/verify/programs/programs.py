@@ -1,13 +1,22 @@
-"""Table of the third-party programs that run on served cards: names, packages, options and output formats."""
+"""Third-party programs that run on served cards: their table, with packages, options and formats; a run of one."""
 
 import re
 import shlex
 import shutil
 from dataclasses import dataclass, replace
+from ipaddress import IPv4Address
 
 from weft.driver.cm.enums import PortSpace
+from weft.tb.app.serve.functional import IP
+from weft.tb.verify.programs.session import ended
 
 RATE, MESSAGES, LATENCY = "MB/s", "Mpps", "us"
+SERVER_IP = str(IPv4Address(IP + 1))      # of host b's card
+LIMIT_S = 300
+PASSED, FAILED, MISSING, TOO_LONG = "passed", "failed", "missing", "too long"
+FORBIDDEN = "cannot run: "      # followed by the reason
+# perftest calibrates the processor's cycle counter with a sleep, and fails where other processes disturb that.
+UNTIMED, RUNS_MAX = "Correlation coefficient r^2", 5
 _ITERATION = r"([\d.]+) usec/iter"
 _AVERAGE = r"^ *\d+ +\d+ +[\d.]+ +([\d.]+)"
 _MESSAGES = r"^ *\d+ +\d+ +[\d.]+ +[\d.]+\s+([\d.]+)"
@@ -170,3 +179,48 @@ TABLE = (
 def missing_packages(programs=TABLE):
     """Return Debian's packages of the programs that are missing."""
     return sorted({program.package for program in programs if not program.there})
+
+
+def verdict(*ends):
+    """Return the status of a program from its end, or of a pair from both ends."""
+    if any(end.status is None for end in ends):
+        return TOO_LONG
+    return FAILED if any(end.status for end in ends) else PASSED
+
+
+def one(session, program, port, limit_s=LIMIT_S):
+    """Run a program, again if its clock calibration fails; return (status, figure, output)."""
+    if not program.there:
+        return MISSING, None, ""
+    for _ in range(RUNS_MAX):
+        status, figure, output = _once(session, program, port, limit_s)
+        if status != FAILED or UNTIMED not in output:
+            break
+    return status, figure, output
+
+
+def _once(session, program, port, limit_s):
+    ends = _ends(session, program, port, limit_s)
+    status, output = verdict(*ends), "\n".join(end.output for end in ends)
+    figure = program.read(ends[-1].output)
+    if status == PASSED and program.figure and figure is None:
+        status = FAILED
+    if status in (FAILED, TOO_LONG) and program.forbidden and re.search(program.forbidden[0], output):
+        status = FORBIDDEN + program.forbidden[1]
+    return status, figure, output
+
+
+def _ends(session, program, port, limit_s):
+    """Run a program once; return the :class:`Ended` of each end."""
+    if program.before:
+        prepared = ended(session.start_plainly(*program.before), limit_s)
+        if prepared.status:
+            return [prepared]
+    if program.ranks:
+        return [ended(session.start_plainly(*program.launched(session.weft_run())), limit_s)]
+    if not program.pair:
+        return [session.run("a", *program.command(port), limit_s=limit_s)]
+    server = program.server(SERVER_IP)
+    return session.run_pair(program.command(port), program.command(port, server),
+                            port=port if program.own_port is None else program.own_port, on_card=program.on_card,
+                            space=program.space, network=program.network, endless=program.endless, limit_s=limit_s)

@@ -11,6 +11,7 @@ from weft.driver.ibverbs.rings import BELL, RING_HEADER, SEND_SLOT, SGE_SLOT, WC
 from weft.driver.terms.enums import QPAttrMask as Mask
 from weft.driver.terms.enums import QPState, QPType, SendFlags, WROpcode
 
+_WORDS = {field.name: RING_HEADER.offset_of(field.name) // 32 for field in RING_HEADER.fields}
 VA, SLOTS = 0x5000_0000, 16
 PAGE, TURNS_MAX = 4096, 20_000
 
@@ -50,14 +51,20 @@ class Ring:
     def __init__(self, file, slots, slot_bytes):
         self.memory = mmap.mmap(file, RING_HEADER.size_bytes + slots * slot_bytes)
         os.close(file)
+        self._words = memoryview(self.memory).cast("I")
         self.slots, self.slot_bytes = slots, slot_bytes
 
     def word(self, name, value=None):
         """Return a field of the ring's header, after setting it if there is a value."""
-        at = RING_HEADER.offset_of(name) // 8
+        at = _WORDS[name]
         if value is not None:
-            self.memory[at : at + 4] = (value % (1 << 32)).to_bytes(4, "little")
-        return int.from_bytes(self.memory[at : at + 4], "little")
+            self._words[at] = value % (1 << 32)
+        return self._words[at]
+
+    @property
+    def waiting(self):
+        """Number of slots that were filled and not emptied."""
+        return (self.word("prod") - self.word("cons")) % (1 << 32)
 
     def place(self, number):
         return RING_HEADER.size_bytes + number % self.slots * self.slot_bytes
@@ -94,6 +101,16 @@ class RawClient:
             socket.send_fds(self.socket, [data], list(files))
         except (BrokenPipeError, ConnectionResetError):
             raise Disconnected from None
+
+    @property
+    def disconnected(self):
+        """True if the daemon closed the connection."""
+        try:
+            return not self.socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except ConnectionResetError:
+            return True
 
     def receive(self):
         """Receive a response; return (ANSWER, its body, file descriptors), or raise :class:`Disconnected`."""

@@ -14,75 +14,33 @@ import argparse
 import fcntl
 import itertools
 import json
-import re
 import signal
 import sys
 import time
-from ipaddress import IPv4Address
 
 from weft.tb.app.serve.environment import BUILD_ROOT
-from weft.tb.app.serve.functional import IP
 from weft.tb.sim.flow.failure import INTERRUPTED
 from weft.tb.verify.programs import suite
 from weft.tb.verify.programs.applications import APPLICATIONS
-from weft.tb.verify.programs.programs import TABLE, missing_packages
-from weft.tb.verify.programs.session import CannotServe, ended, serving
+from weft.tb.verify.programs.programs import (
+    FAILED,
+    FORBIDDEN,
+    MISSING,
+    PASSED,
+    SERVER_IP,
+    TABLE,
+    TOO_LONG,
+    missing_packages,
+    one,
+    verdict,
+)
+from weft.tb.verify.programs.session import CannotServe, serving
 
 LOSSES = ("0", "0.01")
 BACKENDS, SIMULATED = ("direct", "functional", "model", "rtl"), ("--time", "sim", "--preset", "test")
-FIRST_PORT, PORTS_OF_CARDS, LIMIT_S = 18600, 1000, 300
-SERVER_IP = str(IPv4Address(IP + 1))      # of host b's card
+FIRST_PORT, PORTS_OF_CARDS = 18600, 1000
 REPORT = BUILD_ROOT / "reports/programs.json"
-PASSED, FAILED, MISSING, TOO_LONG = "passed", "failed", "missing", "too long"
 LOST = "not run: it waits for ever for a lost datagram"
-FORBIDDEN = "cannot run: "      # followed by the reason
-# perftest calibrates the processor's cycle counter with a sleep, and fails where other processes disturb that.
-UNTIMED, RUNS_MAX = "Correlation coefficient r^2", 5
-
-
-def verdict(*ends):
-    """Return the status of a program from its end, or of a pair from both ends."""
-    if any(end.status is None for end in ends):
-        return TOO_LONG
-    return FAILED if any(end.status for end in ends) else PASSED
-
-
-def one(session, program, port, limit_s=LIMIT_S):
-    """Run a program, again if its clock calibration fails; return (status, figure, output)."""
-    if not program.there:
-        return MISSING, None, ""
-    for _ in range(RUNS_MAX):
-        status, figure, output = _once(session, program, port, limit_s)
-        if status != FAILED or UNTIMED not in output:
-            break
-    return status, figure, output
-
-
-def _once(session, program, port, limit_s):
-    ends = _ends(session, program, port, limit_s)
-    status, output = verdict(*ends), "\n".join(end.output for end in ends)
-    figure = program.read(ends[-1].output)
-    if status == PASSED and program.figure and figure is None:
-        status = FAILED
-    if status in (FAILED, TOO_LONG) and program.forbidden and re.search(program.forbidden[0], output):
-        status = FORBIDDEN + program.forbidden[1]
-    return status, figure, output
-
-
-def _ends(session, program, port, limit_s):
-    """Run a program once; return the :class:`Ended` of each end."""
-    if program.before:
-        prepared = ended(session.start_plainly(*program.before), limit_s)
-        if prepared.status:
-            return [prepared]
-    if program.ranks:
-        return [ended(session.start_plainly(*program.launched(session.weft_run())), limit_s)]
-    if not program.pair:
-        return [session.run("a", *program.command(port), limit_s=limit_s)]
-    server = program.server(SERVER_IP)
-    return session.run_pair(program.command(port), program.command(port, server),
-                            port=port if program.own_port is None else program.own_port, on_card=program.on_card,
-                            space=program.space, network=program.network, endless=program.endless, limit_s=limit_s)
 
 
 def tests(session, loss):

@@ -33,6 +33,7 @@ LAYERS = (
     "model/wan/scheme",
     "model/wan",
     "model/fabric",
+    "model/fabric/frame",
     "tb tb/sim/flow",
     "tb/sim/stream tb/sim/synth tb/sim/judge",
     "tb/sim/link tb/sim/pcie",

@@ -25,6 +25,7 @@ from weft.tb.app.machine.settings import MachineSettings
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.test.examples import load
 from weft.tb.verify.linux.client import Client, access_body, code_of, guest_device, header, memfd
+from weft.tb.verify.linux.guest_programs import slow_down
 
 MS = 1_000_000
 ACK_TIMEOUT = 18       # 1.1 s
@@ -104,11 +105,13 @@ def running(folder, *arguments):
 
 
 @contextlib.contextmanager
-def devices(machine):
+def devices(machine, *, slow=1):
     """Return the devices of two machines, with their addresses on the list of devices."""
     clients, names = [machine.client(host) for host in "ab"], []
     try:
         made = [guest_device(client) for client in clients]
+        for device in made:
+            slow_down(device, slow)
         names += [add_device(device, mac=0x02_0000_0000_01 + n, ip=0x0A00_0001 + n, config=ContextConfig(**CONFIG))
                   for n, device in enumerate(made)]
         yield made
@@ -182,12 +185,10 @@ def test_a_hostile_machine_harms_no_other(tmp_path):
         assert "; 0 unsupported requests, " in line
 
 
-@pytest.fixture
-def machine(tmp_path):
-    """Machine of two hosts in a thread of this process."""
-    sentences, ended = [], threading.Event()
-    machine = Machine(MachineSettings(folder=str(tmp_path), preset="test"), sentences.append)
-    machine.sentences, machine.folder = sentences, tmp_path
+@contextlib.contextmanager
+def served(machine):
+    """Serve a machine in a thread of this process."""
+    ended = threading.Event()
 
     def run():
         while not ended.is_set():
@@ -195,10 +196,22 @@ def machine(tmp_path):
 
     thread = threading.Thread(target=run)
     thread.start()
-    yield machine
-    ended.set()
-    thread.join()
-    machine.close()
+    try:
+        yield machine
+    finally:
+        ended.set()
+        thread.join()
+        machine.close()
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """Machine of two hosts in a thread of this process."""
+    sentences = []
+    machine = Machine(MachineSettings(folder=str(tmp_path), preset="test"), sentences.append)
+    machine.sentences, machine.folder = sentences, tmp_path
+    with served(machine):
+        yield machine
     assert not list(tmp_path.glob("*.sock"))
 
 

@@ -2,6 +2,7 @@
 
 import fcntl
 import itertools
+import mmap
 import os
 import random
 
@@ -11,9 +12,20 @@ from weft.driver.ibverbs.messages import Kind, Opcode
 from weft.driver.serve.client import WAITING
 from weft.driver.terms.enums import WCStatus, WROpcode
 from weft.tb.sim.flow.seed import drawn_seed
-from weft.tb.verify.programs.hostile import COMMAND, clean, close_all, fuzz, pair, settle, works
+from weft.tb.verify.programs.hostile import (
+    COMMAND,
+    GROWN_MAX,
+    Guarded,
+    Held,
+    clean,
+    close_all,
+    fuzz,
+    pair,
+    settle,
+    works,
+)
 from weft.tb.verify.programs.local import PolledBackend, local_daemon
-from weft.tb.verify.programs.raw_client import SLOTS, Disconnected, RawClient, RawEnd, Rejected
+from weft.tb.verify.programs.raw_client import PAGE, SLOTS, Disconnected, RawClient, RawEnd, Rejected
 
 MESSAGES_SENT, ROUNDS, TURNS = 1500, 8, 24
 FAR_NS = 100_000
@@ -137,8 +149,39 @@ def test_invalid_messages_do_not_affect_other_programs(served):
     daemon, messages = served
     seed = drawn_seed()
     print("again:", COMMAND.format(count=MESSAGES_SENT, seed=seed))
-    found = fuzz(daemon, messages, MESSAGES_SENT, random.Random(seed))
-    assert all(found.values()), found
+    campaign = fuzz(daemon, messages, MESSAGES_SENT, random.Random(seed))
+    assert campaign.done == MESSAGES_SENT
+    assert all(campaign.found[kind] for kind in ("answered", "refused", "dropped", "entries", "ended", "exchanges"))
+
+
+@pytest.mark.parametrize("where", [0, -1])
+def test_a_byte_outside_of_a_region_is_noticed(served, where):
+    daemon, _ = served
+    end = Guarded(daemon, "a")
+    end.untouched()
+    end._whole[where] ^= 1
+    with pytest.raises(AssertionError, match="outside of the region"):
+        end.untouched()
+
+
+def ring_mapping():
+    file = os.memfd_create("ring")
+    os.ftruncate(file, PAGE)
+    try:
+        return mmap.mmap(file, PAGE)      # has a copy of the descriptor
+    finally:
+        os.close(file)
+
+
+@pytest.mark.parametrize("kept", [lambda: os.eventfd(0), ring_mapping, lambda: b"x" * (2 * GROWN_MAX)])
+def test_what_a_daemon_keeps_is_noticed(kept):
+    held = Held.now()
+    held.check()
+    more = kept()
+    with pytest.raises(AssertionError, match="before"):
+        held.check()
+    if isinstance(more, int):
+        os.close(more)
 
 
 def test_blocking_files_of_a_program_do_not_block_the_daemon(served):

@@ -21,9 +21,8 @@ from weft.tb.sim.flow.system import tools_expected
 from weft.tb.test.app.serve.raw_ids import IPS, QPN, RawIds, param
 from weft.tb.verify.programs.hostile import clean, settle
 from weft.tb.verify.programs.local import local_daemon
-from weft.tb.verify.programs.programs import TABLE, missing_packages
+from weft.tb.verify.programs.programs import PASSED, TABLE, missing_packages, one
 from weft.tb.verify.programs.raw_client import PAGE, VA, RawEnd, Rejected
-from weft.tb.verify.programs.run import PASSED, one
 from weft.tb.verify.programs.session import serving
 
 PORT, PORT_OF_IDS, GROUP, CALLS, TURNS_MAX = 23800, 4000, 0xEF07_0707, 400, 100_000

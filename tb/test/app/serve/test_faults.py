@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import socket
 import threading
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -27,6 +29,8 @@ HOSTS = "abc"
 
 class Links:
     """Back end without cards; ``arrived`` has the PSNs that passed, by host that sends."""
+
+    fabric = None
 
     def __init__(self, settings):
         self.seed, self.loop = settings.seed, EventLoop()
@@ -190,6 +194,15 @@ def test_steps_are_due_by_frames_and_by_time_since_the_first_frame():
     assert [sentence.split(":")[1].strip() for sentence in said] == [
         "rule psn 0", "cut source a", "restore", "set loss 1"]
     assert obey(faults, "show")["sentences"][-1] == "schedule: 4 of 4 steps done"
+
+
+def test_the_schedule_of_the_page_runs():
+    page = Path(__file__).resolve().parents[4].joinpath("docs/faults.md").read_text()
+    [schedule] = re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    _, links, said = made(schedule)
+    assert passed(links, "b", 5, wire.Opcode.ACKNOWLEDGE) == [0, 1, 3, 4]
+    passed(links, "a", 2000)
+    assert len(said) == 2 and links.links["a"].impairments.config.loss_model.loss == 0.02
 
 
 def test_functional_cards_in_wall_clock_time_follow_wall_clock_time(monkeypatch):

@@ -89,7 +89,8 @@ def test_every_region_is_mapped_at_its_assigned_address(way, tmp_path, library):
     shim, maps = tmp_path / "kernel.so", tmp_path / "maps"
     subprocess.run([compiler(), "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-o", shim,
                     Path(__file__).with_name("mapping_kernel.c"), "-ldl"], check=True)
-    program, changes = (compiled(name, tmp_path, library) for name in ("memories", "regions"))
+    program, changes = (compiled(name, tmp_path, library)
+                        for name in (Path(__file__).with_name("memories"), "regions"))
     with cards(way) as (daemon, device):
         done = result_of(daemon, program, preloaded=shim, MAPS=str(maps))
         count = len(device.ranges)

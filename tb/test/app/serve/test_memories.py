@@ -1,5 +1,7 @@
 """Test of memory of every kind, several contexts and threads, fork and events, with a C program."""
 
+from pathlib import Path
+
 from weft.tb.verify.programs.c_program import compiled
 from weft.tb.verify.programs.session import serving
 
@@ -11,7 +13,7 @@ REFUSED = ("read-only memory to write", "read-only memory of a file to write", "
 
 
 def test_memory_of_every_kind_is_shared_and_released(tmp_path, library):
-    program = compiled("memories", tmp_path, library)
+    program = compiled(Path(__file__).with_name("memories"), tmp_path, library)
     with serving("--preset", "test") as session:
         ended = session.run("a", str(program), limit_s=300)
     assert ended.status == 0, ended

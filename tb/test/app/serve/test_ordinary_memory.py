@@ -2,15 +2,18 @@
 
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 
 from weft.tb.verify.programs.c_program import compiled
 from weft.tb.verify.programs.session import serving
 
+ORDINARY = Path(__file__).with_name("ordinary")
+
 
 def test_memory_is_ordinary_at_every_point_of_a_registration(tmp_path, library):
-    program = compiled("ordinary", tmp_path, library)
+    program = compiled(ORDINARY, tmp_path, library)
     with serving() as session:
         ended = session.run("a", str(program), limit_s=300)
     assert ended.status == 0, ended
@@ -18,7 +21,7 @@ def test_memory_is_ordinary_at_every_point_of_a_registration(tmp_path, library):
 
 
 def test_signal_handlers_are_called_as_the_program_asked_in_simulated_time(tmp_path, library):
-    program = compiled("ordinary", tmp_path, library)
+    program = compiled(ORDINARY, tmp_path, library)
     with serving("--preset", "test", "--time", "sim") as session:
         ended = session.run("a", str(program), "signals")
     assert ended.status == 0, ended

@@ -17,19 +17,19 @@ from weft.tb.test.app.serve.test_simulated_time import perftest
 from weft.tb.verify.programs import run
 from weft.tb.verify.programs import session as sessions
 from weft.tb.verify.programs.applications import APPLICATIONS
-from weft.tb.verify.programs.programs import TABLE, Program, missing_packages
-from weft.tb.verify.programs.run import (
+from weft.tb.verify.programs.programs import (
     FAILED,
     FORBIDDEN,
-    LOSSES,
     PASSED,
-    PORTS_OF_CARDS,
     RUNS_MAX,
+    TABLE,
     TOO_LONG,
     UNTIMED,
-    good,
+    Program,
+    missing_packages,
     one,
 )
+from weft.tb.verify.programs.run import LOSSES, PORTS_OF_CARDS, good
 from weft.tb.verify.programs.session import LOOK_S, CannotServe, Ended, Session, ended, serving, stopped
 
 ROOT = Path(__file__).resolve().parents[4]

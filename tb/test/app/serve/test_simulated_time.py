@@ -21,9 +21,8 @@ from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.sim.flow.system import tools_expected
 from weft.tb.verify.programs.hostile import fuzz, pair, settle, works
 from weft.tb.verify.programs.local import local_daemon
-from weft.tb.verify.programs.programs import TABLE, missing_packages
+from weft.tb.verify.programs.programs import PASSED, TABLE, missing_packages, one
 from weft.tb.verify.programs.raw_client import RawEnd
-from weft.tb.verify.programs.run import PASSED, one
 from weft.tb.verify.programs.session import serving
 
 SIMULATED = ("--time", "sim", "--preset", "test")
@@ -160,5 +159,5 @@ def test_random_doorbells_and_messages_do_not_affect_other_programs():
             end.close()
         settle(daemon, 0)
         assert not daemon.programs
-        found = fuzz(daemon, result, 200, rng)
+        found = fuzz(daemon, result, 200, rng).found
     assert found["answered"] and found["refused"], found

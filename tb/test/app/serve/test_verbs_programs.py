@@ -2,6 +2,7 @@
 
 import re
 import time
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from weft.tb.verify.programs.c_program import compiled
 from weft.tb.verify.programs.figures import processor_ns
 from weft.tb.verify.programs.session import serving
 
+HERE = Path(__file__).parent
 COMPLETIONS, POLLS_S, CORE = 8_000, 2, 0.05
 # Duration and processor time of polls, relative to naps of a millisecond at the same time. On an idle machine that is
 # 5 us and 5 % of a core, the bars of the benchmark.
@@ -35,15 +37,15 @@ def run(session, name, folder, *arguments):
 
 
 def test_threads_that_share_an_extended_queue_see_each_completion_once(session, tmp_path):
-    assert f"{COMPLETIONS} completions, 0 seen twice" in run(session, "readers", tmp_path, str(COMPLETIONS))
+    assert f"{COMPLETIONS} completions, 0 seen twice" in run(session, HERE / "readers", tmp_path, str(COMPLETIONS))
 
 
 def test_capacities_are_kept_ignored_or_refused(session, tmp_path):
-    run(session, "capacities", tmp_path)
+    run(session, HERE / "capacities", tmp_path)
 
 
 def test_accesses_that_leave_a_region_change_nothing_outside(session, tmp_path):
-    run(session, "bounds", tmp_path, str(session.socket("b")))
+    run(session, HERE / "bounds", tmp_path, str(session.socket("b")))
 
 
 def test_changes_of_a_region_follow_the_manual(session, tmp_path):

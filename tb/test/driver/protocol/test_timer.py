@@ -71,6 +71,30 @@ def test_end_depends_on_the_timeout_only(retries):
     assert ends == {300 * (retries + 1)}
 
 
+def test_pauses_of_this_host_do_not_count():
+    """A host that pauses after any of its probes sends the others nevertheless; it also does with a peer that responds.
+    """
+    steady = ProgressTimer(100, 1_000, 3)
+    steady.progress(0)
+    probes, end = probes_until_exhausted(steady, 0)
+    for paused in range(len(probes) + 1):
+        timer, pause, sent = ProgressTimer(100, 1_000, 3), 1_000_000, []
+        timer.progress(0)
+        while timer.running:
+            now = timer.deadline + pause * (len(sent) == paused)
+            if timer.poll(now) is Expiry.EXHAUSTED:
+                break
+            sent.append(now)
+        assert [at - pause * (number >= paused) for number, at in enumerate(sent)] == probes
+        assert now - pause * (paused <= len(sent)) == end
+    timer = ProgressTimer(100, 1_000, 3)
+    timer.progress(0)
+    for _ in range(3):
+        now = timer.deadline + 1_000_000
+        assert timer.poll(now) is Expiry.PROBE
+        timer.answered(now + 10)
+
+
 def test_progress_restarts_the_timer():
     timer = ProgressTimer(100, 1_000, 3)
     timer.progress(0)

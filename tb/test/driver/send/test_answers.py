@@ -1,5 +1,7 @@
 """Syndromes at the sender: those that acknowledge, those that make it wait, and those without effect."""
 
+import itertools
+
 import pytest
 
 from weft.driver.protocol.aeth import RNR_TIMER_NS
@@ -58,18 +60,48 @@ def test_sender_waits_for_the_rnr_timer(code):
     assert 150 + units[code] * 10_000 <= sender.deadline <= 150 + units[code] * 11_250
 
 
-def test_rnr_retry_counts_answers_to_probes_and_seven_never_ends():
+def lose_the_first(sender, now):
+    """Report the loss of the oldest packet, and send it again."""
+    sender.on_loss_report(loss_report(sender.expected_rsn, (sender.queue.una, 1)), now)
+    sender.next_retransmission()
+    sender.on_transmitted(now, again=True)
+
+
+@pytest.mark.parametrize("first", [
+    lambda sender, now: None, lambda sender, now: sender.on_ack(PSN - 1, 0, now), lose_the_first],
+    ids=["nothing", "acknowledgement", "loss"])
+def test_rnr_retry_counts_answers_to_probes_and_seven_never_ends(first):
+    """``first`` precedes the RNR NAK in the answer to each probe."""
     for retries, end in ((2, 3), (7, None)):
         sender, answers = make_sender(rnr_retry=retries), 0
-        while sender.failed is None and answers < 20_000:
+        while sender.failed is None and answers < 2_000:
             sender.poll(sender.deadline)
             answers += 1
+            first(sender, sender.deadline)
             for _ in range(2):                                   # each of them arrives twice
                 sender.on_ack(PSN, 0x21, sender.deadline)
                 if sender.failed is not None:
                     break
         assert sender.failed is (None if end is None else WCStatus.RNR_RETRY_EXC_ERR), answers
         assert end is None or answers == end
+
+
+@pytest.mark.parametrize("first", [lambda sender, now: None, lose_the_first], ids=["nothing", "loss"])
+def test_the_search_of_a_path_leaves_the_rnr_timer_its_time(first):
+    """The wait is longer than the probe time-out, and each RNR NAK counts."""
+    sender, now, asked = make_sender(probe_ns=50_000, timeout_ns=1_000_000, rnr_retry=2), 0, []
+    sender.search_path("seed", lambda port: None)
+    while sender.failed is None and len(asked) < 100:
+        now = max(now, sender.deadline)
+        sender.poll(now)
+        if any(frame.opcode is wire.Opcode.PROBE for frame in sender.frames):
+            sender.frames.clear()
+            asked.append(now)
+            now += 4_000
+            first(sender, now)
+            sender.on_ack(PSN, 0x20 | 13, now)
+    assert sender.failed is WCStatus.RNR_RETRY_EXC_ERR and len(asked) == 3
+    assert min(later - earlier for earlier, later in itertools.pairwise(asked)) >= RNR_TIMER_NS[13]
 
 
 def test_receiver_sets_the_rnr_wait():

@@ -104,19 +104,23 @@ def some_round(rng, program, first):
     return Round(by, sends, receives, rng.random() < 0.1, rng.choices(states, (20, 1, 1, 1, 1, 1))[0])
 
 
-def some_program(rng, count):
-    """Return a program with about ``count`` requests at most."""
+def some_program(rng):
+    """Return a random program."""
     qkeys = [rng.choice(QKEYS)] * 2 if rng.random() < 0.7 else rng.sample(QKEYS, 2)
     groups = [[group for group in GROUPS if rng.random() < 0.6] for _ in range(2)]
-    program, total = Program(rng.random() < 0.3, qkeys, groups), 0
+    program, first = Program(rng.random() < 0.3, qkeys, groups), 1
     for _ in range(ROUNDS):
-        if total < count:
-            program.rounds.append(some_round(rng, program, total + 1))
-            total += len(program.rounds[-1].sends)
-    return program, total
+        program.rounds.append(some_round(rng, program, first))
+        first += len(program.rounds[-1].sends)
+    return program
 
 
 # ------------------------------------------------------------------------------------------------------- execution
+
+def gid_of(group):
+    """Return the GID of a multicast group."""
+    return int.from_bytes(bytes(10) + b"\xff\xff" + group.to_bytes(4, "big"), "little")
+
 
 class End(oracle.End):
     """Program on one host with a UD QP and with one for markers."""
@@ -146,9 +150,9 @@ class End(oracle.End):
     def begin(self, qkey, groups, goal=QPState.RTS):
         """Go from RESET to a state until RTS, and join the groups."""
         self._connect(self.qp.handle, qkey, goal)
+        self.known = goal
         for group in groups:
-            gid = int.from_bytes(bytes(10) + b"\xff\xff" + group.to_bytes(4, "big"), "little")
-            self.call(Opcode.ATTACH_MCAST, handle=self.qp.handle, gid=gid)
+            self.call(Opcode.ATTACH_MCAST, handle=self.qp.handle, gid=gid_of(group))
 
     @property
     def ip(self):
@@ -208,7 +212,7 @@ class End(oracle.End):
 
 def prepare(end, goal, n, program):
     """Bring an end to a state, in which it may have been."""
-    state = end.state
+    state = end.known
     if state == goal:
         return
     if goal == QPState.RTS and state in (QPState.SQE, QPState.SQD) or goal == QPState.ERR and state != QPState.RESET:
@@ -228,7 +232,7 @@ def play_round(daemon, ends, part, program):
     prepare(receiver, part.peer_state, 1 - part.by, program)
     for end, receives in zip(ends, part.receives, strict=True):
         end.arm()      # before the receive requests: those of a QP in ERR may be flushed at once
-        if program.shared or end.state != QPState.RESET:
+        if program.shared or end.known != QPState.RESET:
             end.post_as_many(receives)
     daemon.turn()
     if part.drains:
@@ -242,7 +246,7 @@ def play_round(daemon, ends, part, program):
     daemon.turn()
     sender.send_marker(receiver)
     until(daemon, ends, lambda: any(wc.wr_id == MARKER_WR for wc in receiver.markers.take()))
-    states, found = [end.state for end in ends], []
+    states, found = [end.query() for end in ends], []
     for end, state in zip(ends, states, strict=True):
         if state == QPState.ERR and not program.shared:
             until(daemon, ends, lambda end=end: not end.posted)

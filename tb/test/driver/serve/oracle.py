@@ -4,9 +4,13 @@
 Both must give the same completions, memory, events and states to ``COUNT`` random requests, legal and illegal ones.
 Each program connects a QP of one host with one of the other and posts lists of requests. The next list follows when all
 requests of the last one are complete, so that the outcome does not depend on time. After a failure the memory that the
-failed request names is undefined, and is not compared.
+failed request names is undefined, and is not compared; the program connects its QPs again.
+
+A program and its data follow from the seed of the program. Program ``n`` of a run has the seed ``SEED + n``: a run of
+one request with that seed repeats it.
 """
 
+import contextlib
 import random
 import sys
 from collections import Counter
@@ -18,19 +22,23 @@ from weft.driver.send.sender import RNR_RETRY_FOREVER
 from weft.driver.terms.enums import QPAttrMask as Mask
 from weft.driver.terms.enums import QPState, QPType, SendFlags, WCStatus, WROpcode
 from weft.driver.verbs.qp_states import NOTHING
-from weft.tb.app.serve.functional import FunctionalBackend
-from weft.tb.verify.programs.local import REST_S, PolledBackend, local_daemon
+from weft.tb.verify.programs.local import EagerBackend, PolledBackend, local_daemon
 from weft.tb.verify.programs.raw_client import PAGE, VA, RawClient, Ring
 
 COMMAND = ".venv/bin/python -m weft.tb.test.driver.serve.oracle {count} {seed}"
-PAGES, DEPTH, SGES, INLINE, CQE, TURNS_MAX, ROUNDS = 20, 16, 3, 64, 128, 200_000, 6
+PAGES, DEPTH, SGES, INLINE, CQE, TURNS_MAX, ROUNDS = 20, 64, 3, 64, 256, 200_000, 24
 BYTES, ZONE = PAGES * PAGE, 5 * PAGE
 SOURCES, TARGETS, WORDS, RECEIVED = range(0, BYTES, ZONE)     # zones of the memory: only a fence orders accesses to one
-ILLEGAL = 0.008                       # chance of each possible fault of a request
+ILLEGAL = 0.002                       # chance of each possible fault of a request
 FETCHES = (WROpcode.RDMA_READ, WROpcode.ATOMIC_CMP_AND_SWP, WROpcode.ATOMIC_FETCH_AND_ADD)
 SENDS = (WROpcode.SEND, WROpcode.SEND_WITH_IMM)
+OPCODES, OPCODE_WEIGHTS = list(WROpcode)[:7], (4, 1, 1, 1, 1, 1, 1)      # writes take the fewest packets
 CONSUMERS = (*SENDS, WROpcode.RDMA_WRITE_WITH_IMM)
 LENGTHS = (0, 1, 7, 8, 64, 100, 1024, 1025, PAGE, 5000, 9000)
+LENGTH_WEIGHTS = (6, 6, 6, 6, 6, 6, 3, 3, 1, 1, 1)     # each packet costs time
+MTUS, MTU_WEIGHTS = range(1, 6), (1, 1, 4, 2, 6)       # 256 to 4096 bytes
+REPORT_EVERY = 10_000
+SHOWN = 5                             # differences that are printed
 ANY_ERROR = WCStatus.GENERAL_ERR
 RECEIVE = 1 << 40                     # bit of the wr_id of receive requests
 
@@ -80,6 +88,7 @@ class Program:
     max_rd_atomic: int
     max_dest_rd_atomic: int
     rnr_retry: int
+    mtu: int
     rounds: list = field(default_factory=list)
 
     def play(self, daemon, rng):
@@ -87,14 +96,15 @@ class Program:
         ends = [End(daemon, host, self.shared) for host in "ab"]
         for end in ends:
             end.mapping[:] = rng.randbytes(BYTES)
-        for end, peer in (ends, ends[::-1]):
-            end.connect(peer, self)
+        connect(ends, self, rng)
         outcome = []
         for part in self.rounds:
             found, over = play_round(daemon, ends, part, self)
             outcome.append(found)
-            if over:
+            if over and self.shared:      # an SRQ keeps receive requests, which depend on time
                 break
+            if over:
+                connect(ends, self, rng)
         for end in ends:
             end.close()
         return outcome
@@ -131,10 +141,10 @@ def some_sges(rng, length, zone, *, writable, after=None):
 
 
 def some_send(rng, wr_id):
-    opcode = rng.choice(list(WROpcode)[:7])
+    opcode = rng.choices(OPCODES, OPCODE_WEIGHTS)[0]
     flags = sum(flag for flag in (SendFlags.FENCE, SendFlags.SOLICITED) if rng.random() < 0.3)
     flags |= SendFlags.SIGNALED * (rng.random() < 0.5)
-    length = rng.choice(LENGTHS) if rng.random() < 0.95 else rng.randrange(ZONE)
+    length = rng.choices(LENGTHS, LENGTH_WEIGHTS)[0] if rng.random() < 0.98 else rng.randrange(ZONE)
     if opcode in FETCHES[1:] and not chance(rng):
         length = 8
     own, remote = ((TARGETS, SOURCES) if opcode == FETCHES[0] else (RECEIVED, WORDS) if opcode in FETCHES
@@ -195,17 +205,16 @@ def some_round(rng, program, first):
                  gone=rng.random() < 0.02)
 
 
-def some_program(rng, count):
-    """Return a program with about ``count`` requests at most."""
-    access = 15 if rng.random() < 0.9 else rng.randrange(16)
-    program = Program(rng.random() < 0.3, access, *(rng.choices((4, 0), (9, 1))[0] for _ in range(2)),
-                      rng.choice((1, RNR_RETRY_FOREVER)))
-    total = 0
+def some_program(rng):
+    """Return a random program."""
+    access = 15 if rng.random() < 0.95 else rng.randrange(16)
+    program = Program(rng.random() < 0.3, access, *(rng.choices((4, 0), (30, 1))[0] for _ in range(2)),
+                      rng.choice((1, RNR_RETRY_FOREVER)), rng.choices(MTUS, MTU_WEIGHTS)[0])
+    first = 1
     for _ in range(ROUNDS):
-        if total < count:
-            program.rounds.append(some_round(rng, program, total + 1))
-            total += len(program.rounds[-1].sends)
-    return program, total
+        program.rounds.append(some_round(rng, program, first))
+        first += len(program.rounds[-1].sends)
+    return program
 
 
 # ------------------------------------------------------------------------------------------------------- execution
@@ -236,7 +245,7 @@ class End(RawClient):
         own_receives = Ring(files[1], self.qp.recv_slots, self.qp.recv_slot_bytes)
         if not shared:
             self.receives = own_receives
-        self.posted = 0               # receive requests without completion
+        self.posted, self.known = 0, QPState.RESET      # receive requests without completion, state of the QP
 
     def key(self, name, *, remote):
         """Return the key with a name: of the own region, of another PD's, of one without rights, or of none."""
@@ -246,15 +255,20 @@ class End(RawClient):
 
     def modify(self, goal, mask=NOTHING, **fields):
         self.call(Opcode.MODIFY_QP, handle=self.qp.handle, mask=Mask.STATE | mask, qp_state=goal, **fields)
+        self.known = goal
+        if goal == QPState.RESET:     # the library drops the completions of the QP
+            self.completions.take()
 
-    def connect(self, peer, program):
+    def connect(self, peer, program, psn, peer_psn):
         self.modify(QPState.INIT, Mask.PKEY_INDEX | Mask.PORT | Mask.ACCESS_FLAGS, port_num=1,
                     qp_access_flags=program.access)
         self.modify(QPState.RTR, Mask.AV | Mask.PATH_MTU | Mask.DEST_QPN | Mask.RQ_PSN | Mask.MAX_DEST_RD_ATOMIC
-                    | Mask.MIN_RNR_TIMER, path_mtu=3, dest_qp_num=peer.qp.qp_num, dgid=peer.welcome.gid, is_global=1,
-                    ah_port_num=1, hop_limit=1, max_dest_rd_atomic=program.max_dest_rd_atomic, min_rnr_timer=6)
+                    | Mask.MIN_RNR_TIMER, path_mtu=program.mtu, dest_qp_num=peer.qp.qp_num, rq_psn=peer_psn,
+                    dgid=peer.welcome.gid, is_global=1, ah_port_num=1, hop_limit=1,
+                    max_dest_rd_atomic=program.max_dest_rd_atomic, min_rnr_timer=6)
         self.modify(QPState.RTS, Mask.SQ_PSN | Mask.TIMEOUT | Mask.RETRY_CNT | Mask.RNR_RETRY | Mask.MAX_QP_RD_ATOMIC,
-                    timeout=8, retry_cnt=7, rnr_retry=program.rnr_retry, max_rd_atomic=program.max_rd_atomic)
+                    sq_psn=psn, timeout=8, retry_cnt=7, rnr_retry=program.rnr_retry,
+                    max_rd_atomic=program.max_rd_atomic)
 
     def _packed(self, sges):
         return b"".join(SGE_SLOT.pack(addr=(VA + sge.at) % (1 << 64), length=sge.length,
@@ -282,9 +296,10 @@ class End(RawClient):
             self.found.append((wc.wr_id, wc.status, wc.opcode, wc.byte_len, wc.imm_data, wc.wc_flags, wc.vendor_err))
             self.posted -= wc.wr_id >= RECEIVE
 
-    @property
-    def state(self):
-        return self.call(Opcode.QUERY_QP, handle=self.qp.handle)[0].qp_state
+    def query(self):
+        """Return the state of the QP; ``known`` is that of the last change or query."""
+        self.known = self.call(Opcode.QUERY_QP, handle=self.qp.handle)[0].qp_state
+        return self.known
 
     def news(self):
         """Return the asynchronous events since the last call."""
@@ -295,6 +310,16 @@ class End(RawClient):
             except BlockingIOError:
                 return found
             found.append((event.user, event.event_type))
+
+
+def connect(ends, program, rng):
+    """Connect the QPs of both ends, in any state, with random packet sequence numbers."""
+    psns = [rng.getrandbits(24) for _ in ends]
+    for end in ends:
+        end.modify(QPState.RESET)
+        end.posted = 0
+    for n, end in enumerate(ends):
+        end.connect(ends[1 - n], program, psns[n], psns[1 - n])
 
 
 class Stuck(AssertionError):
@@ -350,7 +375,7 @@ def play_round(daemon, ends, part, program):
     last = part.sends[-1].wr_id
     until(daemon, ends, lambda: any(found[0] == last for found in sender.found))
     failed = next((found for found in sender.found if found[1] != WCStatus.SUCCESS and found[0] < RECEIVE), None)
-    states = [end.state for end in ends]
+    states = [end.query() for end in ends]
     if states[1 - part.by] == QPState.ERR and not program.shared:
         until(daemon, ends, lambda: not receiver.posted)
     for _ in range(2):
@@ -373,35 +398,51 @@ def play_round(daemon, ends, part, program):
     return (found, states), failed is not None or receiver.posted
 
 
-def play(backend_type, programs, rngs):
-    """Execute programs; return for each a list with the outcome of its rounds."""
-    outcomes = []
+def play(daemon, program, rng):
+    """Execute a program; return the outcome of its rounds."""
+    return program.play(daemon, rng)
+
+
+@contextlib.contextmanager
+def polled_daemon(backend_type):
+    """Yield a daemon whose programs poll in its process; it must have no message at the end."""
     with local_daemon(backend_type=backend_type) as (daemon, printed):
-        daemon.backend.rest_s = lambda: REST_S      # the programs poll in the process of the daemon
-        for program, rng in zip(programs, rngs, strict=True):
-            outcomes.append(program.play(daemon, rng))
+        yield daemon
         assert not printed, printed
-    return outcomes
 
 
-def check(count, seed, some=some_program):
-    """Execute ``count`` random requests on both back ends, of programs that ``some(rng, count)`` returns. Return the
-    statuses of completions, with their numbers, the number of requests, and the differences as sentences."""
-    rng, programs, total, seeds = random.Random(seed), [], 0, []
-    while total < count:
-        program, number = some(rng, count - total)
-        programs.append(program)
-        seeds.append(rng.getrandbits(64))
-        total += number
-    outcomes = [play(kind, programs, map(random.Random, seeds)) for kind in (PolledBackend, FunctionalBackend)]
-    differences, executed = [], 0
-    for n, (program, ours, theirs) in enumerate(zip(programs, *outcomes, strict=True)):
-        executed += sum(len(part.sends) for part in program.rounds[: len(theirs)])
-        if ours != theirs:
-            differences.append(f"program {n}: {_difference(program, ours, theirs)}")
-    statuses = Counter(WCStatus(wc[1]).name for outcome in outcomes[1] for found, _ in outcome
-                       for sends, receives, *_ in found for wc in (*sends, *receives))
+def check(count, seed, some=some_program, progress=lambda *numbers: None):
+    """Execute programs that ``some(rng)`` returns on both back ends, until they have completed ``count`` requests.
+
+    Return the statuses of completions, with their numbers, the number of send and receive requests, and ``{seed of a
+    program: difference as a sentence}``. A receive request counts when it completes. ``progress(requests, differences,
+    next seed)`` is called after each program.
+    """
+    statuses, executed, differences, own = Counter(), 0, {}, seed
+    with polled_daemon(PolledBackend) as direct, polled_daemon(EagerBackend) as functional:
+        while executed < count:
+            ours, theirs = _outcomes((direct, functional), own, some)
+            program = some(random.Random(own))
+            if ours != theirs:
+                differences[own] = _difference(program, ours, theirs)
+            executed += sum(len(part.sends) + sum(len(receives) for _, receives, *_ in found)
+                            for part, (found, _) in zip(program.rounds, theirs, strict=False))
+            statuses.update(WCStatus(wc[1]).name for found, _ in theirs for sends, receives, *_ in found
+                            for wc in (*sends, *receives))
+            own += 1
+            progress(executed, len(differences), own)
     return statuses, executed, differences
+
+
+def _outcomes(daemons, seed, some):
+    """Return the outcome of the program with a seed on each daemon."""
+    try:
+        for daemon in daemons:
+            rng = random.Random(seed)
+            yield play(daemon, some(rng), rng)
+    except Exception as problem:
+        problem.add_note(f"the program has the seed {seed}")
+        raise
 
 
 def _difference(program, ours, theirs):
@@ -424,16 +465,28 @@ def _parts(mine, other):
                 yield f"memory {number} of end {end} from byte {next(n for n in range(BYTES) if one[n] != two[n])} on"
 
 
+class Progress:
+    """Line after each :data:`REPORT_EVERY` requests, so that a long run may be stopped and continued."""
+
+    def __init__(self):
+        self.due = REPORT_EVERY
+
+    def __call__(self, executed, differences, seed):
+        if executed >= self.due:
+            print(f"{executed} requests, {differences} differences; the next program has the seed {seed}", flush=True)
+            self.due = executed + REPORT_EVERY
+
+
 def main(count=10_000, seed=None, *, some=some_program, command=COMMAND):
     """Compare ``count`` requests, and print the outcome; exit with status 1 after a difference."""
     seed = random.randrange(1 << 32) if seed is None else int(seed)
-    statuses, executed, differences = check(int(count), seed, some)
-    for sentence in differences[:5]:
-        print(sentence)
+    print("again:", command.format(count=count, seed=seed), flush=True)
+    statuses, executed, differences = check(int(count), seed, some, Progress())
+    for own, sentence in list(differences.items())[:SHOWN]:
+        print(f"{command.format(count=1, seed=own)}: {sentence}")
     print(f"seed {seed}: {executed} requests, {len(differences)} programs with differences; completions: "
           + ", ".join(f"{number} {name}" for name, number in statuses.most_common()))
-    if differences:
-        sys.exit(f"repeat with: {command.format(count=count, seed=seed)}")
+    sys.exit(1 if differences else 0)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from weft.driver.vfio_user.card_function import REPORTS_MAX
 from weft.driver.vfio_user.messages import PAGE, Irq
+from weft.driver.vfio_user.simulated_function import REPORTS_MAX
 from weft.hdl.contract import abi, pci
 from weft.tb.test.driver.vfio_user.scratch_card import FAIL, RAISE, READ, WRITE, Bench
 from weft.tb.verify.linux.client import BOTH, memfd
@@ -185,7 +185,7 @@ def test_failed_card_stops_and_a_reset_makes_another(bench):
     assert bench.card is not first and not bench.get("status") & LOST and bench.get("reorder_distance") == 0
     stale = first.incarnation
     stale.interrupt(0)
-    assert not bench.function._pending
+    assert not bench.function.pending
     ran = []
     stale.run(ran.append, 1)
     bench.function.incarnation.run(ran.append, 2)

@@ -1,9 +1,12 @@
 """Descriptions of fabrics: files, errors, paths."""
 
+import re
+
 import pytest
 
 from weft.model.fabric.experiment import FabricExperiment
-from weft.model.fabric.result import watched_flows
+from weft.model.fabric.named import of_cards
+from weft.model.fabric.result import Unmeasured, measure, watched_flows
 from weft.model.fabric.toml_file import read
 from weft.model.fabric.topologies import TOPOLOGIES, Shape
 from weft.model.settings import BadSettings
@@ -67,7 +70,7 @@ def test_a_file_describes_a_fabric(tmp_path):
     ("mark_to_kib = 64", "mark_to_kib = 1", "at least mark_from_kib"),
     ('name = "s"', 'name = "a"', "names differ"),
     ("[[switch]]", "[[switch", "no TOML file"), ('destination = "b"\n\n', 'destination = "a"\n\n', "needs two hosts"),
-    ('name = "s"', "", "missing"),
+    ('name = "s"', "", "missing"), ("[[link]]", "[[background]]", "has no 'a'"),
 ])
 def test_an_impossible_file_is_refused_with_a_sentence(old, new, words, tmp_path):
     path = tmp_path / "own.toml"
@@ -95,6 +98,35 @@ def test_flows_have_the_round_trip_that_was_asked_for(name, flows):
     assert len(fabric.flows) == flows
     longest = max(fabric.rtt_ns(flow) for flow in fabric.flows)
     assert longest == pytest.approx(40e3) and min(fabric.rtt_ns(flow) for flow in fabric.flows) > 0
+
+
+def test_a_name_with_a_number_has_so_many_flows():
+    """An incast with a number has no victim: N senders and one receiver."""
+    hosts = {"incast-3": ("a0", "a1", "a2", "b"), "dumbbell-2": ("a0", "a1", "b0", "b1"), "pair-5": ("a", "b"),
+             "incast-uplink-1": ("a0", "b")}
+    for name, expected in hosts.items():
+        assert of_cards(name).hosts == expected == FabricExperiment(fabric=name).build().hosts
+        assert len(of_cards(name).flows) == int(name.rpartition("-")[2])
+    assert {flow.destination for flow in of_cards("incast-3").flows} == {"b"}
+    for name in ("incast-0", "incast-200", "incast-", "ring", "incast-3-3", "incast-٣", ""):
+        with pytest.raises(BadSettings, match=r"is no fabric; choose one of pair, .* or a file \*\.toml"):
+            of_cards(name)
+
+
+def test_cards_on_a_long_path_have_its_delay():
+    for text, rtt_us, expected in (("wan", None, 1e7), ("dumbbell", None, 1e4), ("wan-3", 20.0, 2e4), ("pair", 0.0, 0)):
+        fabric = of_cards(text, rtt_us=rtt_us, loss=0.25)
+        assert fabric.rtt_ns(fabric.flows[0]) == pytest.approx(expected)
+        assert {link.loss for link in fabric.links} == {0.0, 0.25}
+
+
+def test_a_file_without_flows_is_for_cards_only(tmp_path):
+    """The bottleneck is the first link if the file names none."""
+    path = tmp_path / "own.toml"
+    path.write_text(re.sub(r"\[\[(flow|background)\]\]\n(\w+ = .*\n)+", "", FILE).replace('watched = ["s", "b"]', ""))
+    assert of_cards(str(path)).watched == ("a", "s") and of_cards(str(path)).flows == ()
+    with pytest.raises(Unmeasured, match="no flow passes the watched port"):
+        measure(FabricExperiment(fabric=str(path)))
 
 
 def test_the_victim_of_an_incast_shares_a_port_or_an_uplink():

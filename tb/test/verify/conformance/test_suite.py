@@ -2,17 +2,25 @@
 
 import json
 import os
+import re
 import subprocess
+from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from weft.driver.ibverbs.build import missing
+from weft.tb.cli import app
 from weft.tb.sim.flow.system import tools_expected
 from weft.tb.verify.conformance import c_suite, devices
 from weft.tb.verify.conformance.c_suite import cases
 from weft.tb.verify.conformance.devices import on_backend, peer_options
 
 CASES_LEAST = 160
+ON_RTL = (      # in the suite's order
+    "fetch_and_add_wraps", "opcodes_of_completions", "empty_write_with_immediate", "datagram_has_a_header_in_front",
+    "receives_are_flushed_in_order", "solicited_immediate_gives_an_event", "wrong_lkey_is_refused",
+    "too_short_receive", "rtr_answers_and_reports")
 WRONG = """
 #include "suite.h"
 CASE(right, "a rule") { }
@@ -65,6 +73,17 @@ def test_every_case_has_a_rule_and_the_program_lists_it(folder):
     assert all("IBTA" in case.rule or "(3)" in case.rule for case in found)
 
 
+def test_page_names_each_deviation_of_rxe():
+    page = Path(__file__).parents[4].joinpath("docs/conformance.md").read_text(encoding="utf-8")
+    [row] = re.findall(r"^\| rxe, .*$", page, re.MULTILINE)
+    passed, unsupported, failed = map(int, re.findall(r"\| (\d+)(?= \|)", row))
+    section = page.partition("### Deviations of rxe")[2].partition("\n## ")[0]
+    named = [name for line in section.splitlines() for name in re.findall(r"`(\w+)`", line.split(" | ")[0])
+             if line.startswith("| `")]
+    assert len(named) == len(set(named) & {case.name for case in cases()}) == failed
+    assert passed + unsupported + failed == len(cases())
+
+
 @pytest.fixture(scope="module")
 def program(folder):
     """Return a program of the suite's command with other cases and without a real device."""
@@ -112,12 +131,15 @@ def test_a_case_ends_with_the_suite(program):
         suite.communicate(timeout=60)      # the case holds the pipe until it ends
 
 
-def passes(backend, folder):
+def passes(backend, folder, only=()):
+    """Run the suite, or the ``only`` cases, on a back end; return the lines that it reports before the last."""
     printed = []
-    status, result = on_backend(folder, backend, (), printed.append)
-    count = len(cases())
+    status, result = on_backend(folder, backend, only, printed.append)
+    count = len(only) or len(cases())
     assert printed[-1] == f"{backend}: {count} passed, 0 failed, 0 unsupported" and status == 0, "\n".join(printed)
     assert len(result["cases"]) == count and result["backend"] == backend
+    assert all(case["seconds"] >= 0 for case in result["cases"])
+    return printed[:-1]
 
 
 @pytest.mark.parametrize("backend", ["direct", "functional"])
@@ -127,6 +149,31 @@ def test_every_case_passes(backend, folder):
 
 def test_every_case_passes_on_the_timing_model(folder):
     passes("model", folder)
+
+
+def test_some_cases_pass_on_the_rtl(folder):
+    """Run a short case of each kind of operation and of fault; the command runs all, in minutes."""
+    printed = passes("rtl", folder, ON_RTL)
+    assert [line.split()[:3] for line in printed] == [["rtl:", "PASS", f"{name},"] for name in ON_RTL]
+
+
+def test_lines_of_cases_are_reported_with_their_times():
+    lines = ["PASS         one\n", "FAIL         two: 1 is not 2  [a rule]\n", "1 passed, 1 failed, 0 unsupported\n"]
+    failed = r"FAIL         two: 1 is not 2  \[a rule\], \d+\.\d s\n\w+: 1 passed, 1 failed, 0 unsupported"
+    passed = r"rtl: PASS         one, \d+\.\d s"
+    for backend, expected in (("direct", f"direct: {failed}"), ("rtl", f"{passed}\nrtl: {failed}")):
+        reported = []
+        assert len(devices._followed(lines, backend, reported.append)) == 2
+        assert re.fullmatch(expected, "\n".join(reported)), reported
+
+
+def test_back_ends_are_those_that_need_no_hardware(monkeypatch, folder):
+    monkeypatch.setattr(devices, "on_backend", lambda _folder, backend, *_: (0, {"backend": backend}))
+    _, results = devices.on_backends(folder, (), ())
+    assert [result["backend"] for result in results] == ["direct", "functional", "model", "rtl"]
+    assert set(devices.LIMIT_S) == {result["backend"] for result in results}
+    refused = CliRunner().invoke(app, ["conformance", "--backend", "pci"])
+    assert refused.exit_code == 2
 
 
 def test_a_crash_of_the_suite_is_no_success(monkeypatch, tmp_path):

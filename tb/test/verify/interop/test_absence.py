@@ -41,7 +41,7 @@ def test_registry_that_does_not_answer_is_named(monkeypatch, tmp_path):
 def test_missing_compiler_names_the_package(monkeypatch, tmp_path):
     without(monkeypatch, "gcc")
     with pytest.raises(MissingTool, match="apt-get install gcc"):
-        image._compile(tmp_path, tmp_path / "peer")
+        image._compile(tmp_path, tmp_path / "peer", [])
 
 
 def test_library_without_a_package_is_named(monkeypatch, tmp_path):

@@ -50,9 +50,10 @@ CASE(unaligned_atomic_is_refused, "IBTA 9.4.5, 9.7.4: an address that is no mult
     wr.wr.atomic.compare_add = 1;
     need_atomics(&p);
     memset(p.b.memory, 0x11, MEMORY);
-    NEED(!post(p.qp, &wr));
-    struct ibv_wc wc = done(p.a.cq);
-    STATUS(wc, IBV_WC_REM_INV_REQ_ERR);
+    if (!post(p.qp, &wr)) { /* it may also be refused at once */
+        struct ibv_wc wc = done(p.a.cq);
+        STATUS(wc, IBV_WC_REM_INV_REQ_ERR);
+    }
     CHECK(all(p.b.memory, MEMORY, 0x11), "a byte of the peer changes");
 }
 
@@ -67,7 +68,7 @@ CASE(atomic_into_seven_bytes_is_refused,
     struct ibv_wc wc = done(p.a.cq);
     CHECK(wc.status == IBV_WC_LOC_LEN_ERR || wc.status == IBV_WC_LOC_PROT_ERR || wc.status == IBV_WC_LOC_QP_OP_ERR,
           "it completes with '%s'", ibv_wc_status_str(wc.status));
-    CHECK(p.a.memory[7] == 0x22, "the byte behind the list changes");
+    CHECK(p.a.memory[7] == 0x22, "the byte after the list changes");
 }
 
 CASE(atomics_of_two_qps_are_atomic, "IBTA 9.4.5: atomics through one device on a word exclude each other") {

@@ -92,7 +92,8 @@ CASE(address_is_read_back, "ibv_query_qp(3): ah_attr; ibv_create_ah(3): a flow l
     }
 }
 
-CASE(sends_are_refused_before_rts, "IBTA 10.3.1.1 to 10.3.1.3: an immediate error in RESET, INIT and RTR") {
+CASE(sends_are_refused_before_rts,
+     "IBTA 10.3.1.1 to 10.3.1.3, ibv_post_send(3): an immediate error in RESET, INIT and RTR, with bad_wr") {
     struct pair p = ends();
     struct ibv_qp *qp = make_qp(&p.a, rc(&p.a));
     struct ibv_send_wr wr = { .opcode = IBV_WR_SEND };

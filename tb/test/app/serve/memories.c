@@ -210,7 +210,7 @@ static void events(struct pair *p) {
     if (moved(p, p->pattern, p->mr->lkey, p->pattern, p->mr->rkey ^ 1, 8) != IBV_WC_REM_ACCESS_ERR)
         fail("events", "a wrong key was good");
     if (poll(&news, 1, 10000) != 1 || ibv_get_async_event(p->context, &event)
-        || event.event_type != IBV_EVENT_QP_ACCESS_ERR || event.element.qp != p->peer) fail("events", "not told");
+        || event.event_type != IBV_EVENT_QP_ACCESS_ERR || event.element.qp != p->peer) fail("events", "no event");
     ibv_ack_async_event(&event);
     puts("events: good");
 }

@@ -1,0 +1,78 @@
+"""Frames as switches see them: traffic class, 5-tuple, and the ECN field of IPv4."""
+
+import struct
+import zlib
+
+from weft.hdl.contract import wire
+
+from ...impairments import WIRE_OVERHEAD_BYTES, Frame, FrameKind, opcode_of
+from ..forwarding import tuple_hash
+
+CNP = 0x81                                  # opcode of a congestion notification (IBTA 1.7, annex A17.9.3)
+CONTROL = frozenset({int(wire.Opcode.ACKNOWLEDGE), int(wire.Opcode.LOSS_REPORT), CNP})
+RESERVED = bytes.fromhex("0180c20000")      # group addresses of a link, which no bridge forwards (IEEE 802.1D)
+NOT_ECT, CE = 0, 3                          # values of the ECN field (RFC 3168)
+KINDS = tuple(FrameKind)
+_ETHERTYPE, _TAG = wire.ETHERTYPE_IPV4.to_bytes(2, "big"), b"\x81\x00"
+_HEADER_BYTES, _WITH_PORTS = 20, frozenset({6, wire.IP_PROTO_UDP})
+
+
+def is_group(to: bytes) -> bool:
+    """Return whether frames with this destination are for all ports: group addresses that bridges forward."""
+    return bool(to) and bool(to[0] & 1) and not to.startswith(RESERVED)
+
+
+def wire_bytes(frame: Frame) -> int:
+    """Return the bytes that a frame takes on the wire: with padding, FCS, preamble and gap."""
+    return max(len(frame), wire.MIN_FRAME_BYTES) + WIRE_OVERHEAD_BYTES
+
+
+def is_control(frame: bytes) -> bool:
+    """Return whether a frame belongs to the class of control frames.
+
+    Probes do not: one that overtook data would make its receiver take the data for lost.
+    """
+    return opcode_of(frame) in CONTROL
+
+
+def _ipv4(frame: bytes) -> int:
+    """Return the offset of the IPv4 header of a frame with at most one VLAN tag; 0 if it has none."""
+    at = 18 if frame[12:14] == _TAG else 14
+    return at if frame[at - 2:at] == _ETHERTYPE and len(frame) >= at + _HEADER_BYTES else 0
+
+
+def hash_of(frame: bytes) -> int:
+    """Return the hash by which one of several equal paths is chosen: that of the 5-tuple, or of other headers."""
+    at = _ipv4(frame)
+    if not at:
+        return zlib.crc32(frame[:14])
+    source, destination = struct.unpack_from(">II", frame, at + 12)
+    protocol, ports = frame[at + 9], at + 4 * (frame[at] & 15)
+    fragment = int.from_bytes(frame[at + 6:at + 8], "big") & 0x3FFF
+    if protocol not in _WITH_PORTS or fragment or len(frame) < ports + 4:
+        return tuple_hash(source, destination, 0, 0, protocol)
+    port, to_port = struct.unpack_from(">HH", frame, ports)
+    return tuple_hash(source, destination, port, to_port, protocol)
+
+
+def can_be_marked(frame: bytes) -> bool:
+    """Return whether the sender of a packet understands marks: it is IPv4, and its ECN field is not Not-ECT."""
+    at = _ipv4(frame)
+    return bool(at) and frame[at + 1] & 3 != NOT_ECT
+
+
+def marked(frame: bytes) -> bytes:
+    """Return an IPv4 packet with congestion experienced, and with the checksum of its header adapted (RFC 1624).
+
+    The ICRC of RoCEv2 does not cover the field.
+    """
+    at = _ipv4(frame)
+    old, = struct.unpack_from(">H", frame, at)
+    checksum, = struct.unpack_from(">H", frame, at + 10)
+    total = (checksum ^ 0xFFFF) + (old ^ 0xFFFF) + (old | CE)
+    total = (total & 0xFFFF) + (total >> 16)
+    total = (total & 0xFFFF) + (total >> 16)
+    new = bytearray(frame)
+    struct.pack_into(">H", new, at, old | CE)
+    struct.pack_into(">H", new, at + 10, total ^ 0xFFFF)
+    return bytes(new)

@@ -1,0 +1,148 @@
+"""One direction of a link for frames, and the queues of the port that sends on it."""
+
+import random
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...impairments import FrameKind
+from ...loss import GilbertElliott, Loses
+from ..description import FabricLink
+
+QUEUES = CONTROL, DATA = "control", "data"
+
+
+@dataclass(slots=True, eq=False)
+class Packet:
+    """Frame inside a fabric.
+
+    Attributes
+    ----------
+    frame
+        Its bytes; None for background traffic.
+    size
+        Bytes on the wire.
+    to
+        Numbers of the hosts that it is for.
+    trail
+        Numbers of the nodes that it has left.
+    """
+
+    frame: bytes | None
+    size: int
+    control: bool
+    kind: FrameKind
+    hash: int
+    to: tuple[int, ...]
+    trail: tuple[int, ...] = ()
+
+    @property
+    def queue(self) -> str:
+        """Queue of its class."""
+        return CONTROL if self.control else DATA
+
+    def copy(self, to: tuple[int, ...]) -> "Packet":
+        """Return a copy for some of the hosts."""
+        return Packet(self.frame, self.size, self.control, self.kind, self.hash, to, self.trail)
+
+
+@dataclass
+class PortCounters:
+    """Counts of packets of a port. ``queued`` and ``peak_bytes`` are by queue; the peak is that of waiting bytes.
+
+    Attributes
+    ----------
+    sent, sent_bytes
+        Transmissions, with those that the link loses.
+    marked, unmarkable
+        Packets marked, and packets that would have been if their ECN field permitted it.
+    dropped
+        By queue: no space in the shared buffer.
+    lost, cut
+        Lost by chance, and with a link that went down.
+    """
+
+    sent: int = 0
+    sent_bytes: int = 0
+    queued: Counter[str] = field(default_factory=Counter)
+    peak_bytes: Counter[str] = field(default_factory=Counter)
+    marked: int = 0
+    unmarkable: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+    lost: int = 0
+    cut: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the counts, with those of both queues by name."""
+        return {name: {queue: value[queue] for queue in QUEUES} if isinstance(value, Counter) else value
+                for name, value in vars(self).items()}
+
+
+class FramePort:
+    """Port of a node, and the direction of its link away from it; a direction that is down has lost all its frames.
+
+    Attributes
+    ----------
+    node, peer
+        Numbers of the nodes at its ends.
+    rate
+        In bytes in a nanosecond.
+    epoch
+        Number of cuts; a frame of an earlier epoch is lost.
+    free_at
+        End of the last transmission of a host's port.
+    """
+
+    def __init__(self, node: int, peer: int, link: FabricLink) -> None:
+        self.node, self.peer = node, peer
+        self.rate, self.delay, self._jitter = link.rate_gbps / 8, link.delay_us * 1e3, link.jitter_us * 1e3
+        self._loss, self._bursts = link.loss, GilbertElliott(link.burst, link.burst_loss) if link.burst_loss else None
+        self.counters = PortCounters()
+        self.waiting: dict[str, deque[Packet]] = {queue: deque() for queue in QUEUES}
+        self.bytes = dict.fromkeys(QUEUES, 0)
+        self.up, self.busy, self.epoch, self.free_at = True, False, 0, 0.0
+        self._last_arrival = 0.0
+        self._loses: Loses | None = None
+
+    def seed(self, seed: str) -> None:
+        """Begin the random sequences of the link."""
+        self._losses, self._delays = random.Random(f"{seed}/loss"), random.Random(f"{seed}/jitter")
+        self._loses = self._bursts.start(random.Random(f"{seed}/bursts")) if self._bursts else None
+
+    def push(self, packet: Packet) -> None:
+        """Append a packet to its queue."""
+        queue, count = packet.queue, self.counters
+        self.waiting[queue].append(packet)
+        self.bytes[queue] += packet.size
+        count.queued[queue] += 1
+        count.peak_bytes[queue] = max(count.peak_bytes[queue], self.bytes[queue])
+
+    def pop(self) -> Packet | None:
+        """Remove and return the next packet: control frames first."""
+        for queue in QUEUES:
+            if self.waiting[queue]:
+                packet = self.waiting[queue].popleft()
+                self.bytes[queue] -= packet.size
+                return packet
+        return None
+
+    def lost(self, now: float) -> bool:
+        """Advance the loss patterns by a frame and return whether it is lost."""
+        gone = self._loss > 0 and self._losses.random() < self._loss
+        return bool(self._loses and self._loses(now)) or gone
+
+    def arrival(self, now: float) -> float:
+        """Return the time at which a frame arrives whose transmission ends now."""
+        at = now + self.delay
+        if self._jitter:
+            self._last_arrival = at = max(self._last_arrival, at + self._delays.uniform(0, self._jitter))
+        return at
+
+    def take_down(self) -> list[Packet]:
+        """Take the direction down; return the packets that waited for it."""
+        self.up, self.epoch = False, self.epoch + 1
+        gone = [packet for queue in QUEUES for packet in self.waiting[queue]]
+        for queue in QUEUES:
+            self.waiting[queue].clear()
+            self.bytes[queue] = 0
+        return gone

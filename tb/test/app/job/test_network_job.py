@@ -1,0 +1,203 @@
+"""Main job on a fabric: several senders, timed cards and RTL."""
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from weft.hdl.contract.params import preset
+from weft.model.settings import BadSetting
+from weft.tb.app.job import main_job
+from weft.tb.app.job import run as run_sim
+from weft.tb.app.job.job import Job
+from weft.tb.app.job.job_settings import JobSettings
+from weft.tb.app.job.report import print_report
+from weft.tb.sim.flow.seed import drawn_seed
+from weft.tb.sim.flow.simulate import simulate
+from weft.tb.sim.link.pcap import read_pcap
+from weft.tb.sim.pair.network import sides_of
+from weft.tb.sim.pair.two_cards import cards_name, top_of, two_cards_text
+from weft.tb.test.app.job.test_entry import some_file
+from weft.tb.test.app.job.test_main_job import DEFAULTS, assert_exact
+
+SHALLOW = """
+hosts = ["x", "y", "z"]
+
+[[switch]]
+name = "s"
+buffer_kib = 32
+alpha = 128
+
+[[link]]
+a = "x"
+b = "s"
+
+[[link]]
+a = "y"
+b = "s"
+
+[[link]]
+a = "s"
+b = "z"
+rate_gbps = 25
+
+[[flow]]
+source = "x"
+destination = "z"
+
+[[flow]]
+source = "y"
+destination = "z"
+start_us = 5
+
+[[flow]]
+source = "z"
+destination = "x"
+"""
+TWO_PATHS = """
+hosts = ["x", "y"]
+switch = [{name = "s"}, {name = "p"}, {name = "q"}, {name = "t"}]
+
+[[link]]
+a = "x"
+b = "s"
+
+[[link]]
+a = "s"
+b = "p"
+down_us = [[3, 20]]
+
+[[link]]
+a = "s"
+b = "q"
+down_us = [[20, 40]]
+
+[[link]]
+a = "p"
+b = "t"
+
+[[link]]
+a = "q"
+b = "t"
+
+[[link]]
+a = "t"
+b = "y"
+
+[[flow]]
+source = "x"
+destination = "y"
+"""
+
+
+def run_on(folder, fabric, size=100_000, **settings):
+    """Run the job with timed cards on a fabric; return its report."""
+    seed = settings.pop("seed", drawn_seed())
+    if "\n" in fabric:
+        (folder / "own.toml").write_text(fabric)
+        fabric, settings = str(folder / "own.toml"), {"loss": 0.01} | settings
+    job = Job(**{**DEFAULTS, "seed": seed, "file": str(some_file(folder / "file", size, seed)), "folder": str(folder),
+                 "backend": "model", "fabric": fabric, **settings})
+    print(f"run it again with WEFT_SEED={seed}")
+    report = main_job.run_model(job)
+    assert report == json.loads(job.report.read_text())
+    return report
+
+
+@pytest.mark.parametrize(("fabric", "settings", "flows"), [
+    ("incast-3", {"hosts": 4, "qps": 2, "loss": 0.1}, 3), ("dumbbell", {"pmtu": 4096, "loss": 0.3}, 2),
+    ("pair", {"rtt_us": 0.0, "loss": 0.2}, 1), ("leaf-spine-5", {"loss": 0.05}, 5)])
+def test_each_file_arrives_whole(tmp_path, fabric, settings, flows):
+    """The judges of two cards judge each of these, too."""
+    report = run_on(tmp_path, fabric, **settings)
+    assert_exact(report)
+    assert len(report["flows"]) == flows and report["bytes"] == flows * 100_000
+    assert all(flow["sha256"] == flow["sha256_sent"] and flow["goodput_gbps"] > 0 for flow in report["flows"])
+    assert any("loss" in events for events in report["exercised"].values())
+    lost = sum(port["lost"] + port["cut"] for port in report["fabric"]["ports"].values())
+    assert lost == sum(report["fabric"]["destroyed"].values()) >= report["packets_lost"]
+
+
+def test_an_incast_fills_the_queue_of_its_receiver(tmp_path):
+    """Above 400 KiB each packet would be marked if its ECN field permitted it."""
+    report = run_on(tmp_path, "incast-3", 300_000, loss=0.0)
+    port = report["fabric"]["ports"]["s to b"]
+    assert report["ok"] and report["packets_lost"] == 0
+    assert 0.8 * 2 * 300_000 < port["peak_bytes"]["data"] < 3 * 330_000
+    assert port["queued"]["data"] == report["packets_sent"] and port["unmarkable"] > 50 and port["marked"] == 0
+    console = Console(file=io.StringIO(), width=80)
+    assert print_report(console, tmp_path / "report.json", brief=True)
+    assert "port s to b: " in console.file.getvalue() and "path a2 s b: " in console.file.getvalue()
+
+
+def test_drops_of_a_full_buffer_are_recovered(tmp_path):
+    """Flows in both directions, one of which begins later."""
+    report = run_on(tmp_path, SHALLOW)
+    assert_exact(report)
+    dropped = sum(sum(port["dropped"].values()) for port in report["fabric"]["ports"].values())
+    assert dropped == sum(report["fabric"]["destroyed"].values()) >= report["packets_lost"] > 10
+
+
+def test_packets_of_a_cut_path_are_sent_again_on_another(tmp_path):
+    report = run_on(tmp_path, TWO_PATHS, 400_000)
+    assert_exact(report)
+    assert set(report["fabric"]["paths"]) >= {"x s p t y", "x s q t y"}
+    assert sum(port["cut"] for port in report["fabric"]["ports"].values()) >= report["packets_lost"]
+
+
+def test_captures_have_the_names_of_the_hosts(tmp_path):
+    report = run_on(tmp_path, "incast-2", 20_000, loss=0.1)
+    counts = report["fabric"]["ports"]
+    for host, (sent, arrived) in {"a0": ("a0 to s", "s to a0"), "b": ("b to s", "s to b")}.items():
+        assert len(read_pcap(tmp_path / f"captures/{host}.sent.pcap")) == counts[sent]["sent"] > 0
+        assert len(read_pcap(tmp_path / f"captures/{host}.arrived.pcap")) == (
+            counts[arrived]["sent"] - counts[arrived]["lost"]) > 0
+
+
+def test_same_seed_repeats_the_run(tmp_path):
+    first, second = (run_on(tmp_path, "incast-2", 30_000, seed=7, loss=0.05) for _ in range(2))
+    varies = {"wall_seconds", "cycles_per_second"}
+    assert {k: v for k, v in first.items() if k not in varies} == {k: v for k, v in second.items() if k not in varies}
+
+
+@pytest.mark.parametrize(("settings", "name", "words"), [
+    ({"hosts": 3}, "hosts", "a line has two ends"), ({"fabric": "ring"}, "fabric", "is no fabric"),
+    ({"fabric": "incast-3", "hosts": 3}, "fabric", r"4 hosts \(a0, a1, a2, b\), and 3 are given"),
+    ({"fabric": "incast-4"}, "fabric", "it has 5 hosts, and back end rtl at most 4"),
+    ({"fabric": "incast-16", "backend": "model"}, "fabric", "it has 17 hosts, and back end model at most 16"),
+    ({"fabric": "pair", "dup": 0.1}, "dup", "a line between two hosts"),
+    ({"fabric": "pair", "back_loss": 0.1}, "back_loss", "a line between two hosts"),
+    ({"fabric": "pair", "pfc": 3}, "pfc", "a line between two hosts"),
+    ({"fabric": "pair", "mac_clock": True}, "mac_clock", "a line between two hosts"),
+    ({"fabric": "pair", "timeline": True}, "timeline", "a line between two hosts"),
+    ({"fabric": "pair", "waves": True}, "waves", "a line between two hosts")])
+def test_settings_that_a_fabric_does_not_have_are_refused(settings, name, words):
+    with pytest.raises(BadSetting, match=words) as refused:
+        JobSettings(**settings)
+    assert refused.value.name == name
+
+
+@pytest.mark.parametrize(("change", "name", "words"), [
+    ({"loss": 0.2}, "loss", "has the losses"), ({"rtt_us": 3.0}, "rtt_us", "has the losses"),
+    ({}, "fabric", "has no flow")])
+def test_a_file_has_the_flows_losses_and_delays(tmp_path, change, name, words):
+    path = tmp_path / "own.toml"
+    path.write_text(TWO_PATHS if change else TWO_PATHS.partition("[[flow]]")[0])
+    with pytest.raises(BadSetting, match=words) as refused:
+        JobSettings(fabric=str(path), **change)
+    assert refused.value.name == name
+
+
+def test_three_senders_and_a_receiver_on_the_rtl(tmp_path):
+    """The simulator has four cards; it is kept between runs."""
+    seed = drawn_seed()
+    job = Job(**{**DEFAULTS, "seed": seed, "folder": str(tmp_path), "hosts": 4, "fabric": "incast-3", "loss": 0.1,
+                 "file": str(some_file(tmp_path / "file", 60_000, seed))})
+    card, sides = preset("test"), sides_of(job.network())
+    simulate(verilog=two_cards_text(card, sides), top=top_of(sides), name=cards_name(card, sides), sim="verilator",
+             optimize="run", cases=run_sim.CASES, seed=seed, env=job.environment())
+    report = json.loads(job.report.read_text())
+    assert_exact(report)
+    port = report["fabric"]["ports"]["s to b"]
+    assert port["peak_bytes"]["data"] > 60_000 and len(report["flows"]) == 3

@@ -1,0 +1,105 @@
+"""Tests of benchmarks by the command line: those without RTL in a small form, of all others the call.
+
+Limits of figures hold at full size only; here a figure is measured, and stored with its command.
+"""
+
+import importlib
+import json
+from functools import partial
+
+import pytest
+from typer.testing import CliRunner
+
+from weft.model.wan import result
+from weft.tb.cli import app
+from weft.tb.sim.flow import figures
+from weft.tb.test.model.ready import compile_once
+from weft.tb.test.verify.soak.test_soak import pretended
+from weft.tb.verify.bench import (
+    model_card,
+    network,
+    ns3,
+    small_pools,
+    soft,
+    wide_area,
+    wide_area_long,
+)
+from weft.tb.verify.bench import run as run_bench
+from weft.tb.verify.bench.benchmark import BENCHMARKS, HERE
+from weft.tb.verify.linux import hostile as hostile_machines
+from weft.tb.verify.soak import campaign, report
+
+KIB = 1 << 10
+SHORT = wide_area.BASE.with_(rtt_ms=0.1, warmup_rtts=2, measured_rtts=4)
+PAIR = network.SHORT.with_(warmup_rtts=10, measured_rtts=10)
+NS3 = "#!/bin/sh\nawk -v sent=$1 -v loss=$5 'BEGIN { print 0.5, int(sent * (1 - loss)) }'\n"
+
+
+def forwarder(folder):
+    """Create a program that reports what ns-3 would forward."""
+    program = folder / "ns3"
+    program.write_text(NS3)
+    program.chmod(0o755)
+    return program
+
+
+# Changes of sizes, by benchmark: (module or keyword defaults of a function, name, value).
+SMALL = {
+    "linux-hostile": [(hostile_machines, "MESSAGES", 200), (hostile_machines, "ATTACKERS", 2),
+                      (hostile_machines, "PARTNERS", 1)],
+    "model": [(wide_area, "PARTS", (wide_area.goodput, wide_area.outage)), (wide_area, "LARGE", SHORT),
+              (wide_area, "BASE", SHORT), (wide_area, "LOSSES", (0.0, 1e-2)), (wide_area, "OUTAGE_MS", 0.2)],
+    "model-completion": [(wide_area_long, "TRANSFER", wide_area_long.TRANSFER.with_(rtt_ms=0.1, transfer_mib=1)),
+                         (wide_area_long.completion, "__defaults__", (3,))],
+    "model-driver": [(model_card, "LONG_BYTES", 2 * model_card.MIB), (model_card, "RTT_NS", 20_000),
+                     (model_card, "SAMPLE_NS", 5_000), (model_card.Haul.__init__.__kwdefaults__, "rtt_ns", 20_000)],
+    "model-wraps": [(wide_area_long, "FAR", wide_area_long.FAR.with_(rtt_ms=0.1)),
+                    (wide_area_long.wraps, "__defaults__", (0.01,))],
+    "network": [(network, "SHORT", PAIR), (network, "FLOWS", (2,)), (network, "INCASTS", network.INCASTS[:1]),
+                (network, "LOSSES", (0.0,)), (network, "BUFFERS", (1.0,)),
+                (network, "LONG", network.LONG.with_(rtt_us=100, warmup_rtts=4, measured_rtts=4))],
+    "pool": [(small_pools.squeezed.__kwdefaults__, "length", 100_000)],
+    "soft": [(soft, "SIZES", (64,)), (soft, "LATENCIES", 1), (soft, "QPS", (1,)), (soft, "RATIO_BYTES", 4 * KIB),
+             (soft, "THROUGHPUT", ((4 * KIB, 2),))],
+    "soak": [(report, "BENCHMARK_CYCLES", 300), (report, "soak", None)],
+    "model-ns3": [(ns3, "program", None), (ns3, "RTTS", 0.2)],
+}
+
+
+@pytest.fixture
+def measured(monkeypatch, tmp_path):
+    """Return a function that runs ``weft bench --only NAME`` after changes and returns the rows of its report."""
+    monkeypatch.setattr(figures, "REPORT", tmp_path / "bench.json")
+    monkeypatch.setattr(run_bench, "PROGRESS", tmp_path / "progress")
+    made = {"program": lambda: forwarder(tmp_path),
+            "soak": partial(campaign.soak, run=pretended, run_cycles=100,
+                            kept=campaign.ResultCache(100, tmp_path / "soak"))}
+
+    def run(name, changes):
+        for owner, attribute, value in changes:
+            change = monkeypatch.setitem if isinstance(owner, dict) else monkeypatch.setattr
+            change(owner, attribute, made[attribute] if value is None else value)
+        done = CliRunner().invoke(app, ["bench", "--only", name])
+        assert done.exit_code in (0, 1), done.output
+        return json.loads(figures.REPORT.read_text())
+
+    return run
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_small_form(name, measured):
+    compile_once(result)
+    rows = measured(name, SMALL[name])
+    assert rows and {row["command"] for row in rows} == {f"weft bench --only {name}"}
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_the_command_line_runs_the_function_of_a_benchmark(name, measured):
+    benchmark = BENCHMARKS[name]
+    module = importlib.import_module(f"weft.tb.{benchmark.module}" if "." in benchmark.module else
+                                     f"{HERE}.{benchmark.module}")
+    seen = []
+    rows = measured(name, [(module, benchmark.function, lambda progress: seen.append(progress) or [
+        figures.Row("seen", "", 1)])])
+    assert seen == [run_bench.PROGRESS]
+    assert [(row["name"], row["command"]) for row in rows] == [("seen", f"weft bench --only {name}")]
