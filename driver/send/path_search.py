@@ -7,7 +7,7 @@ from ..protocol.source_port import PortDraw
 
 PATIENCE, PATIENCE_UNKNOWN = 1, 3     # unanswered probes before there are questions; without a known round trip
 QUICK_MAX = 4                         # probes of a silence that follow each other after the time of an answer
-MARKED = 4                            # descriptors after which a PSN is kept
+MARKED = 4                            # a PSN is kept after as many descriptors, and after a message
 DOUBLINGS_MAX = 6                     # of the time between later probes
 SHARE = 16                            # of the probe time-out: shortest time to wait for an answer
 
@@ -59,12 +59,12 @@ class PathSearch:
 
     def pushed(self, works, sent_psn):
         """Note new work for the card, up to ``sent_psn``."""
-        count, pushed = len(works), self._pushed
-        for end in range(MARKED, count, MARKED):
-            self._marks.append((pushed + end, works[end].psn, works[end - 1].last))
-        if count:
-            self._pushed = pushed + count
-            self._marks.append((self._pushed, sent_psn, works[-1].last))
+        number, last = self._pushed, len(works) - 1
+        for n, work in enumerate(works):
+            number += 1
+            if work.last or not number % MARKED:
+                self._marks.append((number, works[n + 1].psn if n < last else sent_psn, work.last))
+        self._pushed = number
 
     def retired(self, descriptors, una, now):
         """Note new work that the card retired. The peer has everything before ``una``."""
