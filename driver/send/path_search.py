@@ -8,6 +8,7 @@ from ..protocol.source_port import PortDraw
 PATIENCE, PATIENCE_UNKNOWN = 1, 3     # unanswered probes before there are questions; without a known round trip
 QUICK_MAX = 4                         # probes of a silence that follow each other after the time of an answer
 MARKED = 4                            # a PSN is kept after as many descriptors, and after a message
+FIRST_LOOK = 3                        # probe time-outs after the first work
 DOUBLINGS_MAX = 6                     # of the time between later probes
 SHARE = 16                            # of the probe time-out: shortest time to wait for an answer
 
@@ -54,6 +55,7 @@ class PathSearch:
         self._marks = collections.deque()    # (descriptors, PSN after them) in the card
         self._silent_at = None               # since when packets that left the card have no answer
         self._owed = False                   # they include the end of a message, which needs one
+        self._patience_ns = 0                # length of a silence that needs a probe, when it was last computed
 
     # ------------------------------------------------------------------------------ the round trip
 
@@ -79,7 +81,7 @@ class PathSearch:
             if ends and not self._owed:
                 self._owed, self._silent_at = True, now
                 if self.due is not None and not self.unanswered:
-                    self.due = min(self.due, now + self._patience_ns())
+                    self.due = min(self.due, now + self._compute_patience())
             if self._timed is None and not self.unanswered:
                 self._timed = (self.left_psn, now)
 
@@ -108,19 +110,23 @@ class PathSearch:
         trip, probe_ns = self._known_ns, self._timer.probe_ns
         return None if trip is None else min(probe_ns, max(probe_ns // SHARE, trip + trip // 4))
 
-    def _patience_ns(self):
-        """Return the length of a silence that needs a probe."""
-        probe_ns = self._timer.probe_ns
+    def _compute_patience(self):
+        """Compute and return the length of a silence that needs a probe."""
+        patience_ns = probe_ns = self._timer.probe_ns
         if not self._owed:
-            return probe_ns + probe_ns // 2
-        answer_ns = self._answer_ns()
-        return probe_ns if answer_ns is None else min(probe_ns, max(probe_ns // 2, 4 * answer_ns))
+            patience_ns += probe_ns // 2
+        elif (answer_ns := self._answer_ns()) is not None:
+            patience_ns = min(probe_ns, max(probe_ns // 2, 4 * answer_ns))
+        self._patience_ns = patience_ns
+        return patience_ns
 
     # --------------------------------------------------------------------------------- the silence
 
     def begin(self, now):
-        """Start to look for silence."""
-        self.due = now + self._patience_ns()
+        """Start to look for silence: the first packet leaves the card later, the end of a message makes it due earlier.
+        """
+        self._patience_ns = FIRST_LOOK * self._timer.probe_ns
+        self.due = now + self._patience_ns
 
     def not_ready(self, until):
         """Note that the peer wants no packet before ``until``: a receive request is missing."""
@@ -130,7 +136,7 @@ class PathSearch:
         """Return true if the peer is silent. Otherwise postpone the decision: no packet left the card long ago."""
         if self.unanswered:
             return True
-        patience_ns = self._patience_ns()
+        patience_ns = self._compute_patience()
         since = now if self._silent_at is None else self._silent_at
         due = max(since, self._quiet_until) + patience_ns
         if due <= now:
@@ -151,7 +157,7 @@ class PathSearch:
         if self._silent_at is not None:
             self._silent_at = now
         if self.due is not None:
-            self.due = now + self._patience_ns()
+            self.due = now + self._patience_ns
 
     @property
     def quick(self):
@@ -167,7 +173,7 @@ class PathSearch:
         self.unanswered += 1
         self._timed = None
         if not self.quick:
-            answer_ns = self._timer.probe_ns << min(self.unanswered, DOUBLINGS_MAX)
+            answer_ns = self._timer.probe_ns * (1 << min(self.unanswered, DOUBLINGS_MAX))
         self.due = now + answer_ns
         return ports
 

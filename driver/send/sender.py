@@ -405,16 +405,20 @@ class Sender:
 
     def look_for_path(self, now):
         """Probe a silent peer, also while the card has work, and look for another path if probes go unanswered."""
-        search = self.search
-        if search is None or search.due is not None and now < search.due or self.failed is not None:
-            return
-        peers_turn = self._peers_turn
-        if not (peers_turn or self.in_card or self.queue.has_work or self._recovery.has_work):
-            search.rest()
+        search, queue = self.search, self.queue
+        if search is None or self.failed is not None:
             return
         if search.due is None:
-            search.begin(now)
-        if now < search.due or not search.silent(now):
+            if self.in_card or self.awaiting or queue.una < queue.sent_psn or queue.chunks or queue.waiting:
+                search.begin(now)
+            return
+        if now < search.due:
+            return
+        peers_turn = self._peers_turn
+        if not (peers_turn or self.in_card or queue.has_work or self._recovery.has_work):
+            search.rest()
+            return
+        if not search.silent(now):
             return
         if peers_turn and not search.quick:
             search.due = self.timer.deadline      # whose expiry probes
@@ -424,7 +428,7 @@ class Sender:
             self.counts["path_probes"] += 1
             if peers_turn:
                 self.timer.round_trip.probe_sent(now)
-            self._send_probe(self.queue.sent_psn if peers_turn else self.queue.una)
+            self._send_probe(queue.sent_psn if peers_turn else queue.una)
             self._ask_paths(now)
 
     def _ask_paths(self, now):
