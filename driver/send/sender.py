@@ -15,6 +15,7 @@ from ..protocol.segment import CHUNK_BYTES
 from ..protocol.timer import Expiry, ProgressTimer
 from ..protocol.wrap import near
 from ..terms.enums import WCStatus
+from .limited_queue import LimitedQueue
 from .path_search import PathSearch
 from .recovery import Recovery
 from .send_queue import SendQueue
@@ -39,6 +40,8 @@ class Sender:
         See :class:`ProgressTimer`.
     rnr_retry : int
         RNR NAKs before the request fails; 7 means no limit.
+    flow : FlowLimit or None
+        Congestion control; None: no limit of the bytes in flight.
 
     Attributes
     ----------
@@ -66,9 +69,10 @@ class Sender:
     """
 
     def __init__(self, *, psn, pmtu, probe_ns, timeout_ns, retry_cnt=7, rnr_retry=RNR_RETRY_FOREVER,
-                 chunk_bytes=CHUNK_BYTES, max_outstanding=wire.PSN_OUTSTANDING_MAX - 1):
-        self.queue = SendQueue(psn=psn, pmtu=pmtu, chunk_bytes=chunk_bytes,
-                               max_outstanding=min(max_outstanding, wire.PSN_OUTSTANDING_MAX - 1))
+                 chunk_bytes=CHUNK_BYTES, max_outstanding=wire.PSN_OUTSTANDING_MAX - 1, flow=None):
+        options = {"psn": psn, "pmtu": pmtu, "chunk_bytes": chunk_bytes,
+                   "max_outstanding": min(max_outstanding, wire.PSN_OUTSTANDING_MAX - 1)}
+        self.flow, self.queue = flow, SendQueue(**options) if flow is None else LimitedQueue(flow, **options)
         self.rnr_retry = rnr_retry
         self.timer = ProgressTimer(probe_ns, timeout_ns, retry_cnt)
         self.frames = collections.deque()
@@ -132,6 +136,8 @@ class Sender:
         self.counts["packets"] += self.queue.sent_psn - before
         if self.search is not None:
             self.search.pushed(works, self.queue.sent_psn)
+        if self.flow is not None:
+            self.flow.pushed(works, self.queue.sent_psn)
         return works
 
     @property
@@ -157,17 +163,28 @@ class Sender:
         self._note_retired(now, again, descriptors)
         if self.failed is None and (self.queue.una < self.queue.sent_psn or self.awaiting):
             (self.timer.restart if again else self.timer.progress)(now)
+            if self.flow is not None:
+                self._ask_for_answer()
 
     def _note_retired(self, now, again, descriptors):
         if again:
             self._again_in_card -= descriptors
-        elif self.search is not None:
+            return
+        if self.search is not None:
             self.search.retired(descriptors, self.queue.una, now)
+        if self.flow is not None:
+            self.flow.retired(descriptors, now)
+
+    def _ask_for_answer(self):
+        """Request an acknowledgement within a message if congestion control needs one."""
+        if self._repeats_nothing and (psn := self.flow.ask(self.queue.sent_psn)) is not None:
+            self.counts["flow_probes"] += 1
+            self._send_probe(psn)
 
     @property
     def counts_to_the_last(self):
         """True if only the last descriptor that the card retires matters."""
-        return self.timer.round_trip.opened is None
+        return self.timer.round_trip.opened is None and self.flow is None
 
     def on_refused(self, psn, status, now):
         """Handle a descriptor with 32-bit ``psn`` that the card rejected.
@@ -267,6 +284,8 @@ class Sender:
             self._rnr = 0
         if self.search is not None:
             self.search.acknowledged(cum, now)
+        if self.flow is not None:
+            self.flow.acknowledged(cum, queue.sent_psn, now)
         self.completions.extend([(request, WCStatus.SUCCESS) for request in queue.acknowledge(cum)])
         if queue.una == queue.sent_psn and self._recovery.held:
             self._recovery.forget_held()
@@ -354,6 +373,8 @@ class Sender:
         if taken:
             if self.search is not None:
                 self.search.lost()
+            if self.flow is not None:
+                self.flow.lost(taken, self.queue.sent_psn, now)
             self.timer.restart(now)
         if any(psn <= self.queue.una < psn + length for psn, length in taken):
             self.timer.lost_again()

@@ -33,12 +33,12 @@ def serve_here(settings: Settings, report: Callable[[str], None], ended: object)
     if settings.cards == "pci":
         users = frozenset(pwd.getpwnam(name).pw_uid for name in settings.users)
         serve(PciBackend(settings.hosts, settings.device, delay_ns=settings.delay_ns, first=settings.first,
-                         users=users), settings, report, ended)
+                         users=users, congestion=settings.congestion), settings, report, ended)
         return
     backend = BACKENDS[settings.cards, settings.time](
         settings.hosts, delay_ns=settings.path_ns, seed=settings.seed, preset=settings.card,
         first=settings.first, uplink=UdpLink(*peer) if peer else None,
-        network=settings.network() if settings.fabric else None)
+        network=settings.network() if settings.fabric else None, congestion=settings.congestion)
     captures = capture(backend, settings.capture)
     serve(backend, settings, report, ended)
     captures.close()
