@@ -51,7 +51,7 @@ class QPAttr:
     ``timeout`` is 4.096 µs · 2^timeout (14 is 67 ms); 0 disables it. The RNR timer has the steps of IBTA table 46: 4 is
     40 µs.
 
-    The attributes ``probe_timeout_ns``, ``outstanding_log2``, ``standard`` and ``congestion`` are specific to this card,
+    Attributes ``probe_timeout_ns``, ``outstanding_log2``, ``standard`` and ``congestion`` are specific to this card,
     and no mask names them. ``outstanding_log2`` takes effect at RTR, the others at RTS.
 
     ``probe_timeout_ns`` is the idle time before the first tail probe; 0 selects the value of the context. Each end has
