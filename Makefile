@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Variables of `make sim` and `make wave`: those of tb/app/job/job_settings.py, which a test compares, and waves. What is not
 # given is left to `weft sim`, which checks the values.
 PARAMETERS := FILE LOSS REORDER DUP CORRUPT BACK_LOSS BACK_REORDER BACK_DUP BACK_CORRUPT RTT_US QPS SEED PMTU SIM PRESET \
-  BACKEND HOSTS FABRIC PFC
+  BACKEND HOSTS FABRIC CONGESTION PFC
 FLAGS := STRADDLE MAC_CLOCK TIMELINE WAVES
 # Variables of the other targets.
 OTHERS := ONLY BUDGET SCHEDULER PREFIX PYTEST_ARGS PYTHON

@@ -4,11 +4,12 @@ import os
 from pathlib import Path
 from typing import Any
 
+from weft.driver.send.choice import ON_CARDS, why_not
 from weft.driver.settings import BadSetting, BadSettings, Field, Setting, check, fields, unknown, words
 from weft.hdl.contract import params, wire
 
-__all__ = ["BadSetting", "BadSettings", "Field", "PMTUS", "PRESET", "RTT_US", "SEED", "SEED_MAX", "Setting", "chance",
-           "check", "fields", "readable_file", "unknown", "words"]
+__all__ = ["CONGESTION", "BadSetting", "BadSettings", "Field", "PMTUS", "PRESET", "RTT_US", "SEED", "SEED_MAX",
+           "Setting", "chance", "check", "fields", "readable_file", "unknown", "words"]
 
 SEED_MAX = (1 << 31) - 1
 
@@ -40,8 +41,15 @@ def chance(text: str, **more: Any) -> Setting:
     return Setting(text, least=0, most=1, **more)
 
 
+def _congestion(text: str) -> str:
+    if reason := why_not(text):
+        raise ValueError(reason)
+    return text
+
+
 # Settings that several commands share.
 SEED = Setting("Seed of every random choice.", least=0, most=SEED_MAX)
 RTT_US = Setting("Round trip time of the link.", unit="microseconds", least=0, most=1_000_000)
+CONGESTION = Setting("Congestion control of all queue pairs.", choices=ON_CARDS, read=_congestion)
 PRESET = Setting("Size of the cards.", choices=tuple(params.PRESETS))
 PMTUS = tuple(wire.PMTUS.values())

@@ -72,8 +72,8 @@ class CardEngine:
         which returns true if something happened, ``deadline``, ``outstanding``, and ``forget()``, which is called after
         a reset of the card.
     counts : Counter
-        Control frames sent, by opcode; received loss reports and RNR NAKs; raw frames; reports and control frames of
-        unknown peers.
+        Control frames sent, by opcode; probes after a time-out; changes of the path of a QP; received loss reports and
+        RNR NAKs; raw frames; reports and control frames of unknown peers.
     fatal_handlers : list of callable(reason)
         Called when the card fails, before the pending operations end.
     fatal : str or None
@@ -460,7 +460,7 @@ class CardEngine:
             self.counts["control_frames_dropped"] += 1
             return
         try:
-            self.nic.send(qp.header_template.frames.build(frame), qp)
+            self.nic.send(qp.control_frame(frame), qp)
             self.counts[_NAME[frame.opcode]] += 1
         except BufferError:
             self.counts["control_frames_dropped"] += 1

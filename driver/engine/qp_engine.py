@@ -5,9 +5,11 @@ from weft.hdl.contract import abi, wire
 from ..operation.connection import Connection
 from ..operation.operation import WRITES
 from ..operation.resources import Resources
-from ..protocol.aeth import ANSWERS, Answer
+from ..protocol.aeth import ANSWERS, ASKS, Answer, PathQuery
 from ..protocol.control import ControlFrame
+from ..protocol.source_port import FIRST_PORT, PORT_MASK, PortDraw
 from ..queue.command import PendingCommand
+from ..queue.control_frames import PATH_QUERIES
 from ..receive.hole_list import LinkDoorbell
 from ..receive.receiver import CumDoorbell
 from ..terms.enums import EventType, WCStatus
@@ -82,6 +84,8 @@ class QpEngine:
         self.on_card = self.in_error = self.leaving = self.draining = self.looped = False
         self._notify, self._notify_drained, self._received = notify, False, False
         self.card_notified = None
+        self._port = self._ports = None      # port taken instead of the first one; source of those of answers
+        self._asked = []             # ports of questions
         self._reported = True        # the receiver got a report since it last settled
         queues.wake, queues.notify = self.wake, lambda event_type: self._notify(event_type)
         self._resources = Resources(self.index, pd, card.lender, rights, card.inline_bytes,
@@ -104,6 +108,8 @@ class QpEngine:
         """Start to send."""
         self.sender = self._resources.sender = sender
         sender.in_turn = self.operations.fail_in_turn
+        if self._searches_path:
+            sender.search_path(f"{self.qp_num}/{self.path.qpn}", self._take_port)
         self.wake()
 
     def drain(self, notify):
@@ -239,6 +245,9 @@ class QpEngine:
             return
         self._mark_active(self)
         if frame.opcode is _ACKNOWLEDGE:
+            if frame.syndrome in PATH_QUERIES:
+                self._on_path_query(frame, now)
+                return
             if ANSWERS[frame.syndrome] is Answer.RNR_NAK:
                 self.card.counts["rnr_naks_received"] += 1
             if self.sender:
@@ -253,6 +262,28 @@ class QpEngine:
                 self.sender.on_receive_limit(frame.psn, bool(frame.limited), frame.serial, now)
         elif frame.opcode is wire.Opcode.REPORT_REQUEST:
             self.receiver.on_report_request(frame.rsn)
+
+    def _on_path_query(self, frame, now):
+        """Answer a question, or take a port with which frames arrive."""
+        if not self._searches_path:
+            self.card.counts["path_queries_ignored"] += 1
+        elif frame.syndrome == PathQuery.ASK:
+            if len(self._asked) < ASKS:
+                self._asked.append(frame.sport)
+        elif frame.syndrome == PathQuery.TAKE:
+            self._take_port(FIRST_PORT | frame.msn & PORT_MASK)
+            self.receiver.answer_again()
+        elif self.sender is not None:
+            self.sender.on_path(frame.msn, frame.sport, now)
+
+    def _answer_path_queries(self):
+        """Answer the questions, after the probes that arrived with them: those of a path that works come first."""
+        if self._ports is None:
+            self._ports = PortDraw(f"{self.qp_num}/answers")
+        for port in self._asked:
+            self.card.send_control(self, ControlFrame(_ACKNOWLEDGE, 0, syndrome=PathQuery.ANSWER, msn=port,
+                                                      sport=self._ports.draw()))
+        self._asked.clear()
 
     def on_unexpected(self, problem):
         """Raise an exception of work for this QP. An owner that must not fail as a whole replaces this function."""
@@ -284,6 +315,8 @@ class QpEngine:
             self._take_messages()
         self.operations.pump()
         self._acknowledge()
+        if self._asked:
+            self._answer_path_queries()
         if sender is not None and (requester.open or requester.waiting or self.operations.responder.entries
                                    or self.draining or not sender.at_rest):
             self._progress_sender(now)
@@ -317,6 +350,8 @@ class QpEngine:
         sender.await_peer(bool(requester.open) or mailbox.awaits_peer, now)
         sender.poll(now, spares=not requester.open and not requester.waiting)
         if sender.frames:
+            self.card.counts["probe_timeouts"] += sender.timeouts
+            sender.timeouts = 0
             self._carry_out(sender.frames)
         taken = bool(sender.completions)
         if taken:
@@ -326,6 +361,7 @@ class QpEngine:
         if taken or self.in_error or requester.waiting or self.operations.responder.entries:
             self.operations.pump()
             sender.await_peer(bool(requester.open) or mailbox.awaits_peer, now)
+            sender.look_for_path(now)
         if self.draining and not self.in_error and not requester.open:
             self.draining = False
             if self._notify_drained:
@@ -368,6 +404,12 @@ class QpEngine:
         """Pack the WORK descriptors of several :class:`~weft.driver.protocol.segment.Work` as ring entries."""
         return self.header_template.descriptors.pack(works)
 
+    def control_frame(self, frame):
+        """Return the bytes of a :class:`~weft.driver.protocol.control.ControlFrame` of this QP."""
+        if frame.sport is None or frame.sport == self.sport:
+            return self.header_template.frames.build(frame)
+        return HeaderTemplate(self.path, self.card, self.index, frame.sport).frames.build(frame)
+
     def own_memory(self, key):
         """Return the driver's memory that a key of this QP refers to, as a buffer. None for memory of the program."""
         return self.operations.mailbox.memory(key)
@@ -376,11 +418,23 @@ class QpEngine:
     def sport(self):
         """UDP source port, 0xC000 to 0xFFFF. It differs between QPs, so that routers spread them over paths.
 
-        A flow label determines it as in libibverbs.
+        A flow label determines the first one as in libibverbs. See :class:`~weft.driver.send.path_search.PathSearch`.
         """
+        if self._port is not None:
+            return self._port
         if label := self.path.flow_label:
-            return 0xC000 | (label ^ label >> 14) & 0x3FFF
-        return 0xC000 | (self.qp_num * 0x9E37 >> 2) & 0x3FFF
+            return FIRST_PORT | (label ^ label >> 14) & PORT_MASK
+        return FIRST_PORT | (self.qp_num * 0x9E37 >> 2) & PORT_MASK
+
+    @property
+    def _searches_path(self):
+        return self.card.config.path_search and not self.looped
+
+    def _take_port(self, port):
+        """Send from this UDP source port, and so over another path. Descriptors that the card has keep theirs."""
+        if port != self.sport:
+            self._port, self._header_template = port, None
+            self.card.counts["path_changes"] += 1
 
     # ------------------------------------------------------------------------------------- the end
 

@@ -11,6 +11,7 @@ RNR_TIMER_NS = tuple(10_000 * n for n in (
 
 _NAK_BITS = wire.Syndrome.NAK_PSN_SEQUENCE >> 5
 _CODE_BITS = 5
+ASKS = 16     # questions for a path at once
 
 
 class Answer(enum.Enum):
@@ -21,6 +22,18 @@ class Answer(enum.Enum):
     SEQUENCE_NAK = enum.auto()
     NAK = enum.auto()
     UNKNOWN = enum.auto()
+
+
+class PathQuery(enum.IntEnum):
+    """Syndromes of frames between the drivers of two ends that look for a path; reserved by the standard.
+
+    An ANSWER comes from a random UDP source port, and names that of its ASK in the field of the MSN. A TAKE comes from
+    the port that its sender has taken, and names the port of the ANSWER, which the receiver takes.
+    """
+
+    ASK = 0x40
+    ANSWER = 0x41
+    TAKE = 0x42
 
 
 def answer_of(syndrome):

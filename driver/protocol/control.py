@@ -10,6 +10,7 @@ class ControlFrame:
     """Control frame to the peer.
 
     ``payload`` is the node of a LOSS_REPORT. ``limited`` and ``serial`` belong to RECEIVE_LIMIT.
+    ``sport`` is the UDP source port, or None for that of the QP.
     """
 
     opcode: wire.Opcode
@@ -20,3 +21,4 @@ class ControlFrame:
     payload: bytes = b""
     limited: bool = False
     serial: int = 0
+    sport: int | None = None

@@ -5,10 +5,11 @@ from types import SimpleNamespace
 
 from weft.hdl.contract import wire
 
+from ..protocol.aeth import PathQuery
 from .words import place, words
 
 _IP_AT, _UDP_AT = wire.ETH.size_bytes, wire.ETH.size_bytes + wire.IPV4.size_bytes
-_IP, _UDP = words(wire.IPV4, "src"), words(wire.UDP, "length")
+_IP, _UDP, _SPORT = words(wire.IPV4, "src"), words(wire.UDP, "length"), words(wire.UDP, "sport")
 _BTH = words(wire.BTH, "opcode", ("solicited", 8), ("_resv8", 32), ("ack_req", 32))
 _PAD_SHIFT, _PAD_MASK = place(wire.BTH, "solicited", 8, "pad_count")
 _QPN_MASK, _PSN_MASK = (1 << wire.QPN_BITS) - 1, (1 << wire.PSN_BITS) - 1
@@ -17,6 +18,7 @@ _SYNDROME_SHIFT, _ = place(wire.AETH, "syndrome", 32, "syndrome")
 _MSN_MASK = place(wire.AETH, "syndrome", 32, "msn")[1]
 _PSN_AT = wire.BTH_OFFSET + wire.BTH.offset_of("psn") // 8
 _ACKNOWLEDGE = wire.Opcode.ACKNOWLEDGE
+PATH_QUERIES = frozenset(PathQuery)
 _OPCODES = {int(opcode): opcode for opcode in wire.EXTENSIONS if opcode not in wire.DATA_OPCODES}
 _EXTENSION_BYTES = {opcode: sum(h.size_bytes for h in wire.EXTENSIONS[opcode]) for opcode in _OPCODES.values()}
 
@@ -25,7 +27,7 @@ def parse_control(frame):
     """Parse a RoCEv2 frame with a correct ICRC into a namespace. Return None if it is not a control frame.
 
     Fields: ``src_ip, dest_qp, opcode, psn`` and, depending on the opcode, ``syndrome, msn, rsn, limited, serial,
-    payload``.
+    payload``; of a :class:`~weft.driver.protocol.aeth.PathQuery` also ``sport``.
     """
     if len(frame) < wire.RETH_OFFSET + wire.ICRC_BYTES:
         return None
@@ -42,6 +44,8 @@ def parse_control(frame):
     if opcode is _ACKNOWLEDGE:
         word = _AETH.unpack_from(frame, at)[0]
         fields.syndrome, fields.msn = word >> _SYNDROME_SHIFT, word & _MSN_MASK
+        if fields.syndrome in PATH_QUERIES:
+            fields.sport = _SPORT.unpack_from(frame, _UDP_AT)[0]
         at += wire.AETH.size_bytes
     else:
         for header in wire.EXTENSIONS[opcode]:

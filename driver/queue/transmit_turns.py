@@ -137,6 +137,8 @@ class TransmitTurns:
             raise
         if not qp.sender.in_card:
             self.finished(qp)
+        if qp.sender.frames:
+            qp.wake()
 
     def fill(self):
         """Pass descriptors to the card as far as the rings have space.

@@ -209,6 +209,10 @@ class Receiver:
 
     # -------------------------------------------------------------------------------- from the peer
 
+    def answer_again(self):
+        """Answer as if the peer had probed: earlier answers were lost."""
+        self._probed, self.nak_sent = True, False
+
     def on_report_request(self, rsn24, limit=16):
         """Repeat the loss report whose first hole has this RSN, and up to ``limit`` - 1 later ones, for the peer."""
         self.holes.repeat(near(rsn24, self.holes.next_rsn, wire.RSN_BITS), limit)

@@ -9,12 +9,14 @@ import collections
 
 from weft.hdl.contract import wire
 
-from ..protocol.aeth import ANSWERS, Answer, rnr_wait_ns
+from ..protocol.aeth import ANSWERS, Answer, PathQuery, rnr_wait_ns
 from ..protocol.control import ControlFrame
 from ..protocol.segment import CHUNK_BYTES
 from ..protocol.timer import Expiry, ProgressTimer
 from ..protocol.wrap import near
 from ..terms.enums import WCStatus
+from .limited_queue import LimitedQueue
+from .path_search import PathSearch
 from .recovery import Recovery
 from .send_queue import SendQueue
 
@@ -38,6 +40,8 @@ class Sender:
         See :class:`ProgressTimer`.
     rnr_retry : int
         RNR NAKs before the request fails; 7 means no limit.
+    flow : FlowLimit or None
+        Congestion control; None: no limit of the bytes in flight.
 
     Attributes
     ----------
@@ -56,14 +60,19 @@ class Sender:
     in_turn : callable(psn, status) or None
         Called for a request that fails, instead of an immediate error. The owner then calls :meth:`fail` when all
         earlier requests are complete.
+    search : PathSearch or None
+        Search of another path; None: the QP keeps its path.
+    timeouts : int
+        Expiries of the timer that the owner has not counted yet.
     counts : Counter
         Statistics by name.
     """
 
     def __init__(self, *, psn, pmtu, probe_ns, timeout_ns, retry_cnt=7, rnr_retry=RNR_RETRY_FOREVER,
-                 chunk_bytes=CHUNK_BYTES, max_outstanding=wire.PSN_OUTSTANDING_MAX - 1):
-        self.queue = SendQueue(psn=psn, pmtu=pmtu, chunk_bytes=chunk_bytes,
-                               max_outstanding=min(max_outstanding, wire.PSN_OUTSTANDING_MAX - 1))
+                 chunk_bytes=CHUNK_BYTES, max_outstanding=wire.PSN_OUTSTANDING_MAX - 1, flow=None):
+        options = {"psn": psn, "pmtu": pmtu, "chunk_bytes": chunk_bytes,
+                   "max_outstanding": min(max_outstanding, wire.PSN_OUTSTANDING_MAX - 1)}
+        self.flow, self.queue = flow, SendQueue(**options) if flow is None else LimitedQueue(flow, **options)
         self.rnr_retry = rnr_retry
         self.timer = ProgressTimer(probe_ns, timeout_ns, retry_cnt)
         self.frames = collections.deque()
@@ -74,9 +83,18 @@ class Sender:
         self.msn = 0
         self.awaiting = False
         self.in_turn = None
+        self.search, self._take_port, self.timeouts = None, None, 0
+        self._again_in_card = 0
         self._recovery = Recovery(longest=max(1, chunk_bytes // pmtu), counts=self.counts)
         self._rnr, self._asked = 0, False      # _asked: a probe was sent after the last RNR NAK that counts
         self._limit_serial = 0
+
+    def search_path(self, seed, take):
+        """Look for another path when probes go unanswered. ``take(port)`` changes the UDP source port of the QP.
+
+        ``seed`` is that of the ports.
+        """
+        self.search, self._take_port = PathSearch(seed, self.timer), take
 
     # ---------------------------------------------------------------------------- from the application
 
@@ -116,6 +134,10 @@ class Sender:
         works = self.queue.next(entries, most_bytes)
         self.in_card += len(works)
         self.counts["packets"] += self.queue.sent_psn - before
+        if self.search is not None:
+            self.search.pushed(works, self.queue.sent_psn)
+        if self.flow is not None:
+            self.flow.pushed(works, self.queue.sent_psn)
         return works
 
     @property
@@ -128,6 +150,7 @@ class Sender:
             return None
         work, count = self._recovery.next()
         self.in_card += 1
+        self._again_in_card += 1
         self.counts["retransmissions"] += count
         return work
 
@@ -137,13 +160,31 @@ class Sender:
         New work counts as progress of the timer; retransmissions only restart it.
         """
         self.in_card -= descriptors
+        self._note_retired(now, again, descriptors)
         if self.failed is None and (self.queue.una < self.queue.sent_psn or self.awaiting):
             (self.timer.restart if again else self.timer.progress)(now)
+            if self.flow is not None:
+                self._ask_for_answer()
+
+    def _note_retired(self, now, again, descriptors):
+        if again:
+            self._again_in_card -= descriptors
+            return
+        if self.search is not None:
+            self.search.retired(descriptors, self.queue.una, now)
+        if self.flow is not None:
+            self.flow.retired(descriptors, now)
+
+    def _ask_for_answer(self):
+        """Request an acknowledgement within a message if congestion control needs one."""
+        if self._repeats_nothing and (psn := self.flow.ask(self.queue.sent_psn)) is not None:
+            self.counts["flow_probes"] += 1
+            self._send_probe(psn)
 
     @property
     def counts_to_the_last(self):
         """True if only the last descriptor that the card retires matters."""
-        return self.timer.round_trip.opened is None
+        return self.timer.round_trip.opened is None and self.flow is None
 
     def on_refused(self, psn, status, now):
         """Handle a descriptor with 32-bit ``psn`` that the card rejected.
@@ -177,6 +218,7 @@ class Sender:
         """
         if self.failed is not None:
             return
+        self._heard(now)
         if msn is not None and not self.msn < (msn := near(msn, self.msn, wire.PSN_BITS)) <= requests:
             msn = None
         answer = ANSWERS[syndrome]
@@ -190,11 +232,37 @@ class Sender:
                     self._fail_in_turn(named, _NAK_STATUS[syndrome])
                 elif self.failed is None:
                     self.timer.not_ready(now, rnr_wait_ns(syndrome))
+                    if self.search is not None:
+                        self.search.not_ready(self.timer.deadline)
                     self._count_not_ready(named)
         elif answer is Answer.SEQUENCE_NAK:
             self._on_sequence_nak(named, now)
         else:
             self.counts["bad_syndromes"] += 1
+
+    def _heard(self, now):
+        """Note a frame of the peer."""
+        if self.search is not None:
+            self.search.heard(now)
+
+    def on_path(self, port, peers_port, now):
+        """Take the UDP source port that an answer names, if it asked.
+
+        The peer takes the port from which it answered. Packets that left the card before are missing at the peer. A
+        probe lets the peer report them, also while the card has more work.
+        """
+        if self.failed is not None or self.search is None or port not in self.search.asked:
+            self.counts["late_answers"] += 1
+            return
+        self._take_port(port)
+        self._heard(now)
+        self.timer.answered(now)
+        self.frames.append(ControlFrame(wire.Opcode.ACKNOWLEDGE, self.queue.una, syndrome=PathQuery.TAKE,
+                                        msn=peers_port))
+        if self._peers_turn:
+            self._probe()
+        elif self._repeats_nothing:
+            self._send_probe(max(self.queue.una, self.search.left_psn or 0))
 
     def _acknowledge(self, cum, now, msn):
         """Handle the acknowledgement of every PSN below ``cum``, and of ``msn`` requests unless ``msn`` is None.
@@ -214,6 +282,10 @@ class Sender:
             return True
         if not self.awaiting:
             self._rnr = 0
+        if self.search is not None:
+            self.search.acknowledged(cum, now)
+        if self.flow is not None:
+            self.flow.acknowledged(cum, queue.sent_psn, now)
         self.completions.extend([(request, WCStatus.SUCCESS) for request in queue.acknowledge(cum)])
         if queue.una == queue.sent_psn and self._recovery.held:
             self._recovery.forget_held()
@@ -232,7 +304,12 @@ class Sender:
         if self.awaiting or self.queue.awaits_peer:
             self.timer.progress(now)
         else:
-            self.timer.stop()
+            self._stop_timer()
+
+    def _stop_timer(self):
+        self.timer.stop()
+        if self.search is not None:
+            self.search.rest()
 
     def await_peer(self, awaiting, now):
         """Set :attr:`awaiting`."""
@@ -274,6 +351,7 @@ class Sender:
         if serial > self._limit_serial + LIMIT_STEPS_MAX or limited and psn > self.queue.sent_psn:
             self.counts["bad_limits"] += 1
             return
+        self._heard(now)
         self.timer.answered(now)
         if serial <= self._limit_serial:
             return
@@ -290,8 +368,13 @@ class Sender:
         taken = self._recovery.take(node, self.queue)
         if taken is None:
             return
+        self._heard(now)
         self.timer.answered(now)
         if taken:
+            if self.search is not None:
+                self.search.lost()
+            if self.flow is not None:
+                self.flow.lost(taken, self.queue.sent_psn, now)
             self.timer.restart(now)
         if any(psn <= self.queue.una < psn + length for psn, length in taken):
             self.timer.lost_again()
@@ -320,23 +403,74 @@ class Sender:
             return
         if self._recovery.held:
             self._ask_again(now)
-        if self.timer.deadline is None or now < self.timer.deadline or not self._peers_turn:
-            return
+        if self.timer.deadline is not None and now >= self.timer.deadline and self._peers_turn:
+            self._expire(now, spares)
+        self.look_for_path(now)
+
+    def _expire(self, now, spares):
+        """Probe the peer, or give up."""
         expiry = self.timer.poll(now)
         if expiry is Expiry.PROBE:
             self.counts["probes"] += 1
             self.counts["probes_midway"] += self.queue.has_more
+            self.timeouts += 1
             self._asked = True
             self._probe()
+            self._ask_paths(now)
         elif expiry is Expiry.EXHAUSTED:
             if spares:
                 self.counts["rests"] += 1
+                self._stop_timer()
             else:
                 self.fail(WCStatus.RETRY_EXC_ERR)
 
+    def look_for_path(self, now):
+        """Probe a silent peer, also while the card has work, and look for another path if probes go unanswered."""
+        search, queue = self.search, self.queue
+        if search is None or self.failed is not None:
+            return
+        if search.due is None:
+            if self.in_card or self.awaiting or queue.una < queue.sent_psn or queue.chunks or queue.waiting:
+                search.begin(now)
+            return
+        if now < search.due:
+            return
+        peers_turn = self._peers_turn
+        if not (peers_turn or self.in_card or queue.has_work or self._recovery.has_work):
+            search.rest()
+            return
+        if not search.silent(now):
+            return
+        if peers_turn and not search.quick:
+            search.due = self.timer.deadline      # whose expiry probes
+        elif not (peers_turn or self._repeats_nothing):
+            search.later(now)
+        else:
+            self.counts["path_probes"] += 1
+            if peers_turn:
+                self.timer.round_trip.probe_sent(now)
+            self._send_probe(queue.sent_psn if peers_turn else queue.una)
+            self._ask_paths(now)
+
+    def _ask_paths(self, now):
+        """Ask from other ports whether frames arrive, after a probe."""
+        if self.search is not None:
+            for port in self.search.probed(now):
+                self.frames.append(ControlFrame(wire.Opcode.ACKNOWLEDGE, self.queue.una, syndrome=PathQuery.ASK,
+                                                sport=port))
+
+    @property
+    def _repeats_nothing(self):
+        """True if the card has all retransmissions, and has sent them: a probe notifies the peer of that."""
+        return not (self._again_in_card or self._recovery.has_work)
+
     def _probe(self):
         """Ask the peer for everything that it misses."""
-        self.frames.append(ControlFrame(wire.Opcode.PROBE, self.queue.sent_psn, self.expected_rsn))
+        self._send_probe(self.queue.sent_psn)
+
+    def _send_probe(self, psn):
+        """Ask the peer for what it misses before ``psn``. The oldest unacknowledged one only asks for an answer."""
+        self.frames.append(ControlFrame(wire.Opcode.PROBE, psn, self.expected_rsn))
 
     @property
     def _peers_turn(self):
@@ -354,6 +488,8 @@ class Sender:
     def deadline(self):
         """Time at which :meth:`poll` must be called, or None."""
         due = None if self.in_card or self.timer.deadline is None or not self._peers_turn else self.timer.deadline
+        if self.search is not None and (looks := self.search.due) is not None and (due is None or looks < due):
+            due = looks
         if not self._recovery.held:
             return due
         asks = self._recovery.deadline
@@ -372,7 +508,7 @@ class Sender:
         if self.failed is not None:
             return
         self.failed = status
-        self.timer.stop()
+        self._stop_timer()
         self._recovery.clear()
         for request in self.queue.flush():
             self.completions.append((request, status))

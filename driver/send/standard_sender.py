@@ -1,6 +1,7 @@
 """Sending side of a QP whose peer implements plain RoCEv2."""
 
 from ..protocol.segment import Work
+from ..protocol.source_port import PortDraw
 from .go_back import GoBack
 from .sender import Sender
 
@@ -26,6 +27,15 @@ class StandardSender(Sender):
         super().__init__(**options)
         self._recovery = GoBack(self.queue, max(1, self.queue.chunk_bytes // self.queue.pmtu))
         self._asked_for_all = True
+        self._change_path, self._unanswered = None, 0
+
+    def search_path(self, seed, take):
+        """Take another port with every time-out after the first one: such a peer answers no questions."""
+        ports = PortDraw(seed)
+        self._change_path = lambda: take(ports.draw())
+
+    def _heard(self, now):
+        self._unanswered = 0
 
     def next_work(self, entries=1, most_bytes=1):
         return [_asking(work) for work in super().next_work(entries, most_bytes)]
@@ -39,6 +49,7 @@ class StandardSender(Sender):
             super().on_transmitted(now, descriptors=descriptors)
             return
         self.in_card -= descriptors
+        self._note_retired(now, again, descriptors)
         self.timer.sent_late(now)
 
     def on_ack(self, psn, syndrome, now, msn=None, requests=0, oldest_psn=None):
@@ -63,7 +74,13 @@ class StandardSender(Sender):
     def on_receive_limit(self, psn, limited, serial, now):
         self.counts["strange_frames"] += 1
 
+    def _ask_for_answer(self):
+        """Do nothing: each descriptor requests an acknowledgement."""
+
     def _probe(self):
+        if self._unanswered and self._change_path is not None:
+            self._change_path()
+        self._unanswered += 1
         if self.queue.in_flight:
             self._asked_for_all = not self._asked_for_all
             self._recovery.start(self.queue.una if self._asked_for_all else self.queue.sent_psn - 1)

@@ -10,6 +10,7 @@ from ..connection.connection import ResponseTimeout
 from ..knitting.buffer import EXTENT_BYTES, QUOTA_ALPHA
 from ..protocol.segment import CHUNK_BYTES
 from ..receive.hole_list import WAITING_RUNS_MAX
+from ..send.choice import check_algorithm
 from ..terms.checks import Range, between, check_ranges
 from ..terms.errors import InvalidValue
 
@@ -44,6 +45,12 @@ class ContextConfig:
         Longest wait for the response to a command, after which it raises
         :class:`~weft.driver.queue.command.CommandTimeout`. Its objects belong to the card until the response or a
         reset. A simulated card in another process of a loaded machine needs more than the default.
+    path_search : bool
+        A QP whose probes go unanswered changes its UDP source port, and so its path: see
+        :class:`~weft.driver.send.path_search.PathSearch`.
+    congestion : str
+        Congestion control of each QP that does not choose another one: ``none``, ``swift`` or ``rate-match``. See
+        :class:`~weft.driver.send.flow_limit.FlowLimit`.
     keep_qp_num : bool
         A QP keeps its number over RESET, as in the verbs. Then only the PSN distinguishes packets of an earlier
         incarnation that are still in flight from packets of the current one. Otherwise each incarnation has a different
@@ -80,6 +87,8 @@ class ContextConfig:
     silence_ns: Annotated[int, Range(1, _LONG)] = 10_000_000
     command_timeout_ns: Annotated[int, Range(1, _LONG)] = 100_000_000
     reset: bool = True
+    path_search: bool = True
+    congestion: str = "none"
     keep_qp_num: bool = False
     time_wait_qps: Annotated[int, Range(0, _WORD)] = 0
     pfc_priority: int | None = None
@@ -90,6 +99,7 @@ class ContextConfig:
     def check(self) -> None:
         """Raise ValueError or TypeError if a setting is invalid for every card."""
         check_ranges(self)
+        check_algorithm(self.congestion)
         if self.pfc_priority is not None:
             between("pfc_priority", self.pfc_priority, 0, wire.PRIORITIES - 1)
         if self.extent_bytes % abi.BLOCK_BYTES:

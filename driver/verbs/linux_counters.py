@@ -1,7 +1,8 @@
 """Counters of a card and its driver under the names that Linux gives them.
 
 Each is the sum of counters of the card (:data:`weft.hdl.contract.abi.COUNTERS`) or of counts of its driver
-(:class:`~weft.driver.engine.card_engine.CardEngine`). Names without an equivalent are missing.
+(:class:`~weft.driver.engine.card_engine.CardEngine`). Names without an equivalent are missing. ``path_changes`` is
+Weft's.
 """
 
 from collections.abc import Mapping
@@ -20,9 +21,10 @@ CARD = {
     "resp_local_length_error": ("drop_length_mismatch",),
 }
 DRIVER = {
-    "local_ack_timeout_err": ("PROBE",),
+    "local_ack_timeout_err": ("probe_timeouts",),
     "packet_seq_err": ("loss_reports_received",),
     "rnr_nak_retry_err": ("rnr_naks_received",),
+    "path_changes": ("path_changes",),      # without an equivalent
 }
 # Of a port (IBTA 1.7, 16.1.3.5); those of data are in units of four bytes of payload.
 PORT = {
@@ -36,6 +38,11 @@ PORT = {
     "link_downed": (),
 }
 WORD_BYTES = {"port_xmit_data": 4, "port_rcv_data": 4}
+
+
+def driver_counts(counts: Mapping[str, int]) -> dict[str, int]:
+    """Return those counts of a driver that :data:`DRIVER` names, by the name of the source."""
+    return {source: counts.get(source, 0) for sources in DRIVER.values() for source in sources}
 
 
 def linux_counters(names: Mapping[str, tuple[str, ...]], counters: Mapping[str, int]) -> dict[str, int]:

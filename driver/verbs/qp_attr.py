@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from weft.hdl.contract import wire
 
 from ..operation.mailbox import SLOTS
+from ..send.choice import check_algorithm
 from ..terms.checks import between, instance, member, unsigned
 from ..terms.enums import MTU, AccessFlag, MigState, QPState
 from ..terms.enums import QPAttrMask as Mask
@@ -50,14 +51,15 @@ class QPAttr:
     ``timeout`` is 4.096 µs · 2^timeout (14 is 67 ms); 0 disables it. The RNR timer has the steps of IBTA table 46: 4 is
     40 µs.
 
-    The three attributes ``probe_timeout_ns``, ``outstanding_log2`` and ``standard`` are specific to this card, and no
-    mask names them. ``outstanding_log2`` takes effect at RTR, the others at RTS.
+    Attributes ``probe_timeout_ns``, ``outstanding_log2``, ``standard`` and ``congestion`` are specific to this card,
+    and no mask names them. ``outstanding_log2`` takes effect at RTR, the others at RTS.
 
     ``probe_timeout_ns`` is the idle time before the first tail probe; 0 selects the value of the context. Each end has
     fewer than 2^``outstanding_log2`` packets unacknowledged; the largest value is 23. As with ``path_mtu``, both ends
     must use the same value: the card drops packets that are further ahead. With ``standard`` the peer is any RoCEv2
     device instead of a Weft card. Only writes are supported then, and after a loss all packets from the lost one on are
-    sent again (:class:`~weft.driver.send.standard_sender.StandardSender`).
+    sent again (:class:`~weft.driver.send.standard_sender.StandardSender`). ``congestion`` is the congestion control;
+    None selects that of the context.
     """
 
     qp_state: QPState = QPState.INIT
@@ -89,6 +91,7 @@ class QPAttr:
     probe_timeout_ns: int = field(default=0, kw_only=True)
     standard: bool = field(default=False, kw_only=True)
     outstanding_log2: int = field(default=wire.PSN_OUTSTANDING_DEFAULT_LOG2, kw_only=True)
+    congestion: str | None = field(default=None, kw_only=True)
 
     def check(self, mask: int) -> None:
         """Raise InvalidValue, NotSupported or TypeError if an attribute that ``mask`` names has an invalid value."""
@@ -112,6 +115,8 @@ class QPAttr:
             instance("ah_attr", self.ah_attr, AHAttr)
             self.ah_attr.check(GIDS)
         unsigned("probe_timeout_ns", self.probe_timeout_ns, 62)
+        if self.congestion is not None:
+            check_algorithm(self.congestion)
         between("outstanding_log2", self.outstanding_log2, 1, wire.PSN_OUTSTANDING_LOG2)
 
     def take(self, other: "QPAttr", mask: int, *more: str) -> None:

@@ -15,6 +15,7 @@ from ..protocol.timer import ack_timeout_ns
 from ..queue.command import CommandTimeout
 from ..queue.remembered import RememberedCommand
 from ..receive.receiver import Receiver
+from ..send.choice import flow_limit
 from ..send.sender import Sender
 from ..send.standard_sender import StandardSender
 from ..terms.checks import instance, member
@@ -169,6 +170,7 @@ class QPIncarnation:
             self._start_receiving(attr)
         elif start is QPState.RTR:
             attr.probe_timeout_ns, attr.standard = given.probe_timeout_ns, given.standard
+            attr.congestion = given.congestion
             if self.engine.sender is None:
                 self._start_sending(attr)
             elif attr.sq_psn != self._answering_psn:
@@ -224,14 +226,18 @@ class QPIncarnation:
         self.engine.start_receiving(path, receiver)
 
     def _start_sending(self, attr: QPAttr) -> None:
+        config, pmtu = self.context.config, wire.PMTUS[attr.path_mtu]
+        probe_ns = attr.probe_timeout_ns or config.probe_timeout_ns
+        congestion = "none" if self.engine.looped else attr.congestion or config.congestion
         self.engine.start_sending((StandardSender if attr.standard else Sender)(
             psn=attr.sq_psn,
-            pmtu=wire.PMTUS[attr.path_mtu],
-            probe_ns=attr.probe_timeout_ns or self.context.config.probe_timeout_ns,
+            pmtu=pmtu,
+            probe_ns=probe_ns,
             timeout_ns=ack_timeout_ns(attr.timeout),
             retry_cnt=attr.retry_cnt,
             rnr_retry=attr.rnr_retry,
-            chunk_bytes=self.context.config.chunk_bytes,
+            chunk_bytes=config.chunk_bytes,
+            flow=flow_limit(congestion, psn=attr.sq_psn, pmtu=pmtu, probe_ns=probe_ns),
             max_outstanding=(1 << attr.outstanding_log2) - 1,
         ))
 

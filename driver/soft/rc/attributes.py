@@ -25,6 +25,7 @@ class RcAttr:
     ``timeout`` is 4.096 µs · 2^timeout; 0 disables it. An ``rnr_retry`` of 7 means no limit. ``min_rnr_timer`` is a
     code of IBTA table 46. ``max_rd_atomic`` and ``max_dest_rd_atomic`` limit the outstanding READs and atomics of this
     end and of the peer. With ``end_to_end_credits`` acknowledgements report the number of posted receives.
+    With ``path_search`` an end whose packets go unanswered changes its UDP source port, and so its path.
     """
 
     path_mtu: MTU = MTU.MTU_1024
@@ -36,6 +37,7 @@ class RcAttr:
     max_rd_atomic: int = 4
     max_dest_rd_atomic: int = 4
     end_to_end_credits: bool = True
+    path_search: bool = True
 
     def __post_init__(self):
         for name, bits in _BITS.items():

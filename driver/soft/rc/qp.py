@@ -1,9 +1,11 @@
 """Software queue pair with the interface of the verbs' QP: a requester and a responder."""
 
 import collections
+from dataclasses import replace
 
 from weft.hdl.contract import wire
 
+from ...protocol.source_port import FIRST_PORT, PORT_MASK, PortDraw
 from ...protocol.timer import ack_timeout_ns
 from ...terms.checks import unsigned
 from ...terms.enums import QPState, WCOpcode, WCStatus
@@ -15,8 +17,6 @@ from .packet import Addresses, build
 from .requester import Requester
 from .responder import Responder
 from .wr import send_request
-
-FIRST_SPORT = 0xC000
 
 
 class SoftQP:
@@ -74,7 +74,8 @@ class SoftQP:
         self.pmtu = wire.PMTUS[self.attr.path_mtu]
         self.timeout_ns = ack_timeout_ns(self.attr.timeout)
         self._to = Addresses(peer.mac, peer.ip, self.context.mac, self.context.ip,
-                             FIRST_SPORT | self.qp_num % (1 << 14))
+                             FIRST_PORT | self.qp_num & PORT_MASK)
+        self._ports = PortDraw(f"{self.qp_num}/{peer.qpn}")
         self.requester, self.responder = Requester(self, self.psn), Responder(self, peer.psn)
         self.qp_state = QPState.RTS
 
@@ -148,6 +149,12 @@ class SoftQP:
             return None
         packet.dest_qp = self.peer.qpn
         return build(packet, self._to)
+
+    def change_path(self):
+        """Take another UDP source port, drawn from a generator of this QP, so that routers may choose another path."""
+        if self.attr.path_search:
+            self._to = replace(self._to, sport=self._ports.draw())
+            self.counts["path_changes"] += 1
 
     def remote_view(self, packet, length, access, offset=0):
         """Return the memory that a RETH or AtomicETH names, as a memoryview; None if the peer may not access it."""

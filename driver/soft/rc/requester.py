@@ -114,6 +114,7 @@ class Requester:
         """Go back to the first unacknowledged packet if the time-out has expired without progress."""
         if self._since is not None and self.qp.timeout_ns and now - self._since >= self.qp.timeout_ns:
             self.counts["timeouts"] += 1
+            self.qp.change_path()
             self._gap = None
             self._go_back()
 

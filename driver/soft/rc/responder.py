@@ -39,6 +39,7 @@ class Responder:
         self.replies = Replies(qp)
         self._message = None
         self._nak_sent = False
+        self._repeated = (None, psn)       # first duplicate since the PSN expected is this one
 
     def on_request(self, packet):
         """Process a request packet of the peer."""
@@ -161,6 +162,10 @@ class Responder:
     def _on_duplicate(self, packet, psn):
         """Answer a repeated packet again without executing it; a READ reads the current contents of memory."""
         self.counts["duplicates"] += 1
+        if self._repeated == (psn, self.epsn):       # the peer went back twice: it gets no answers
+            self.qp.change_path()
+        elif self._repeated[1] != self.epsn:
+            self._repeated = (psn, self.epsn)
         if packet.opcode is RcOpcode.READ_REQUEST or packet.opcode in ATOMICS:
             if not self.replies.again(psn, packet):
                 self.counts["unknown_duplicates"] += 1

@@ -2,6 +2,7 @@
 
 from weft.driver.terms.enums import SendFlags, WCStatus, WROpcode
 from weft.driver.verbs.cq import CQ
+from weft.driver.verbs.linux_counters import driver_counts
 from weft.driver.verbs.mr import MR
 from weft.driver.verbs.pd import PD
 from weft.driver.verbs.qp import QP, QPConnection, rc_init_attr
@@ -14,7 +15,10 @@ BYTES = 8192
 
 
 def program(host: Host, messages: int, timeout: int) -> dict[str, int]:
-    """Run ``messages`` requests of each kind from side ``a``; return the card's counters. Program of both hosts."""
+    """Run ``messages`` requests of each kind from side ``a``; return the counters of card and driver.
+
+    Program of both hosts.
+    """
     pd, cq = PD(host.context), CQ(host.context, 4 * messages)
     mr = MR(pd, 2 * BYTES, ALL_ACCESS)
     qp = QP(pd, rc_init_attr(cq, max_send_wr=messages, max_recv_wr=messages))
@@ -39,7 +43,7 @@ def program(host: Host, messages: int, timeout: int) -> dict[str, int]:
                 done += 1
     host.send("done")
     host.receive()
-    counters = host.context.statistics()
+    counters = host.context.statistics() | driver_counts(host.context.counts)
     pd.close()
     cq.close()
     return counters

@@ -87,7 +87,8 @@ class Job(JobSettings):
 
     def context_config(self) -> "ContextConfig":
         """Return driver settings for the link."""
-        return settings.context_config(self.rtt_us, reorders=self.reorder > 0 or self.dup > 0, pfc_priority=self.pfc)
+        return settings.context_config(self.rtt_us, reorders=self.reorder > 0 or self.dup > 0, pfc_priority=self.pfc,
+                                       congestion=self.congestion)
 
     @property
     def path_us(self) -> float:

@@ -10,6 +10,7 @@ from weft.model.fabric.description import Fabric
 from weft.model.fabric.frame.fabric import check_cards
 from weft.model.fabric.named import NAMES, of_cards
 from weft.model.settings import (
+    CONGESTION,
     PMTUS,
     PRESET,
     RTT_US,
@@ -65,6 +66,7 @@ class JobSettings:
     fabric: Annotated[str, Setting(f"Network between the hosts: {NAMES}, with -N for N flows, as incast-3, or a file "
                                    "*.toml. Each of its flows carries the file.", read=_fabric, metavar="NAME|PATH",
                                    default_text="none: a line between two hosts", encoded=True)] = ""
+    congestion: Annotated[str, CONGESTION] = "none"
     pfc: Annotated[int | None, Setting("Priority-based flow control: the priority for which both cards pause.", least=0,
                                        most=wire.PRIORITIES - 1, backends=_RTL, lack="flow control")] = None
     straddle: Annotated[bool, Setting("Cards and PCIe blocks with straddle.", backends=_RTL, lack="straddle")] = False

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from weft.driver.verbs.linux_counters import driver_counts
 from weft.model.card.timing import CYCLE_NS
 from weft.model.fabric.frame.report import report as fabric_report
 from weft.model.impairments import FrameKind
@@ -19,8 +20,8 @@ def network_outcome(network: "Network", job: Job, transfers: Sequence["Transfer"
                     wall: float) -> dict[str, Any]:
     """Return the report, an object that JSON can represent, with the names of :func:`weft.tb.app.job.outcome.outcome`.
 
-    ``flows`` has a result for each flow, ``fabric`` the counters of the fabric, and ``counters`` those of the cards by
-    host. ``sha256_received`` is that of a file that arrived changed, if there is one; ``bytes`` counts all files.
+    ``flows`` has a result for each flow, ``fabric`` the counters of the fabric; ``counters`` those of the cards, and
+    ``driver`` those of the drivers, by host. ``sha256_received`` is that of a file that arrived changed, if there is one; ``bytes`` counts all files.
 
     Parameters
     ----------
@@ -55,7 +56,8 @@ def network_outcome(network: "Network", job: Job, transfers: Sequence["Transfer"
                                                    "match_stall_cycles")},
         "blocks_missing": missing, "seed": job.seed, "command": job.command,
         "exercised": {host: sorted(network.scoreboards[network.side(host)].exercised) for host in counters},
-        "counters": counters, "flows": flows, "fabric": fabric_report(network.fabric)}
+        "counters": counters, "driver": {host: driver_counts(network.contexts[network.side(host)].counts)
+                                         for host in counters}, "flows": flows, "fabric": fabric_report(network.fabric)}
 
 
 def _sum(counters: dict[str, dict[str, int]], name: str) -> int:

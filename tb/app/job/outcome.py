@@ -3,6 +3,7 @@
 import hashlib
 from typing import TYPE_CHECKING, Any
 
+from weft.driver.verbs.linux_counters import driver_counts
 from weft.model.card.timing import CYCLE_NS
 from weft.tb.app.job.programs import Programs
 from weft.tb.sim.judge.blocks import missing_blocks
@@ -59,5 +60,6 @@ def outcome(pair: "Pair", programs: Programs, received: bytes, nanoseconds: floa
         "seed": job.seed, "command": job.command,
         "exercised": {side: sorted(board.exercised) for side, board in pair.scoreboards.items()},
         "counters": counters,
+        "driver": {side: driver_counts(context.counts) for side, context in pair.contexts.items()},
         "link": {name: found.as_dict() for name, found in links.items()},
     }

@@ -26,10 +26,11 @@ REST_S = 1.0
 SLOT_LOG2 = 13      # slots for datagrams of 4096 bytes
 
 
-def config_for(delay_ns: int, seed: str) -> ContextConfig:
+def config_for(delay_ns: int, seed: str, congestion: str = "none") -> ContextConfig:
     """Return the configuration of a driver for cards with this delay between them."""
     return ContextConfig(keep_qp_num=True, ring_log2=8, nic_slot_log2=SLOT_LOG2, time_wait_qps=64,
-                         probe_timeout_ns=2 * delay_ns + 50_000, random=random.Random(f"{seed}/driver"))
+                         probe_timeout_ns=2 * delay_ns + 50_000, random=random.Random(f"{seed}/driver"),
+                         congestion=congestion)
 
 
 def sentence_of(host: str, counters: LinkCounters) -> str:
@@ -104,13 +105,15 @@ class FunctionalBackend(CardBackend):
         Link to the hosts of another daemon.
     network
         Fabric instead of the switch; its hosts are these, in their order. It has no uplink.
+    congestion
+        Congestion control of the drivers.
     """
 
     device_type: type[FunctionalDevice] = FunctionalDevice
 
     def __init__(self, hosts: Sequence[str], *, loss: float = 0.0, delay_ns: int = 1_000, seed: int | str = 1,
                  preset: str = "full", first: int = 1, uplink: UdpLink | None = None,
-                 network: Fabric | None = None) -> None:
+                 network: Fabric | None = None, congestion: str = "none") -> None:
         super().__init__()
         self.loop, self.switch, self.seed, self._uplink = EventLoop(), Switch(), seed, uplink
         self.devices: list[Any] = []            # of `device_type`
@@ -124,7 +127,7 @@ class FunctionalBackend(CardBackend):
                         f"{seed}/{n}")
             device.transmit = link.send
             self.devices.append(device)
-            self._open(name, n, device, link, config_for(delay, f"{seed}/{n}"))
+            self._open(name, n, device, link, config_for(delay, f"{seed}/{n}", congestion))
         if network is not None:
             self._connect(network)
         self._clock = WallClock(self.loop)

@@ -44,13 +44,14 @@ class PciBackend(CardBackend):
 
     def __init__(self, hosts: Sequence[str], addresses: Sequence[str], *, delay_ns: int, first: int = 1,
                  users: frozenset[int] = frozenset(), command_timeout_ns: int = ContextConfig.command_timeout_ns,
-                 opener: Callable[[str], PciDevice] = open_device) -> None:
+                 congestion: str = "none", opener: Callable[[str], PciDevice] = open_device) -> None:
         super().__init__()
         self.users = users
         self.devices: list[PciDevice] = []
         self._counted: dict[str, dict[str, int]] = {}
         config = ContextConfig(keep_qp_num=True, ring_log2=8, nic_slot_log2=SLOT_LOG2, time_wait_qps=64,
-                               probe_timeout_ns=2 * delay_ns + 50_000, command_timeout_ns=command_timeout_ns)
+                               probe_timeout_ns=2 * delay_ns + 50_000, command_timeout_ns=command_timeout_ns,
+                               congestion=congestion)
         try:
             for n, (name, address) in enumerate(zip(hosts, addresses, strict=True), first - 1):
                 self.devices.append(opener(address))

@@ -47,16 +47,20 @@ class RtlBackend(NoticedBackend):
         Names of both hosts.
     first
         The last byte of the first host's addresses.
+    congestion
+        Congestion control of the drivers.
     """
 
-    def __init__(self, env: ServedCards, names: Sequence[str], *, delay_ns: int, seed: str, first: int = 1) -> None:
+    def __init__(self, env: ServedCards, names: Sequence[str], *, delay_ns: int, seed: str, first: int = 1,
+                 congestion: str = "none") -> None:
         super().__init__()
         self._env, self.seed = env, seed
         self.notices, self._notice = Notices(), Event()
         self.notices.wake = self._wake
         self._active_ns = self.now_ns
         for n, (name, side) in enumerate(zip(names, SIDES, strict=True), first - 1):
-            self._open(name, n, env.device(side), env.sides[side].link, config_for(delay_ns, f"{seed}/{n}"))
+            self._open(name, n, env.device(side), env.sides[side].link,
+                       config_for(delay_ns, f"{seed}/{n}", congestion))
             self.notices.watch(env.host(side).memory, self.hosts[name])
 
     def _wake(self) -> None:

@@ -32,7 +32,7 @@ async def served(dut: Any) -> None:
 
     def until_the_end() -> None:
         backend = RtlBackend(env, settings.hosts, delay_ns=settings.delay_ns, seed=settings.seed,
-                             first=settings.first)
+                             first=settings.first, congestion=settings.congestion)
         serve(backend, settings, line.report, line)
 
     await bridge(until_the_end)()

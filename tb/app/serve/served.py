@@ -33,13 +33,13 @@ def serve_here(settings: Settings, report: Callable[[str], None], ended: object)
     if settings.cards == "pci":
         users = frozenset(pwd.getpwnam(name).pw_uid for name in settings.users)
         serve(PciBackend(settings.hosts, settings.device, delay_ns=settings.delay_ns, first=settings.first,
-                         users=users, command_timeout_ns=round(settings.command_timeout_ms * 1_000_000)),
-              settings, report, ended)
+                         users=users, command_timeout_ns=round(settings.command_timeout_ms * 1_000_000),
+                         congestion=settings.congestion), settings, report, ended)
         return
     backend = BACKENDS[settings.cards, settings.time](
         settings.hosts, delay_ns=settings.path_ns, seed=settings.seed, preset=settings.card,
         first=settings.first, uplink=UdpLink(*peer) if peer else None,
-        network=settings.network() if settings.fabric else None)
+        network=settings.network() if settings.fabric else None, congestion=settings.congestion)
     captures = capture(backend, settings.capture)
     serve(backend, settings, report, ended)
     captures.close()

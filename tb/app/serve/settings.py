@@ -15,7 +15,17 @@ from weft.model.fabric.frame.fabric import check_cards
 from weft.model.fabric.named import NAMES, of_cards
 from weft.model.impairments import LinkConfig
 from weft.model.loss import GilbertElliott
-from weft.model.settings import PRESET, BadSetting, BadSettings, Setting, chance, check, fields, readable_file
+from weft.model.settings import (
+    CONGESTION,
+    PRESET,
+    BadSetting,
+    BadSettings,
+    Setting,
+    chance,
+    check,
+    fields,
+    readable_file,
+)
 from weft.tb.app.serve.environment import FOLDER
 
 WITHOUT_HARDWARE = ("direct", "functional", "model", "rtl")
@@ -156,6 +166,7 @@ class Settings(HostSettings):
     capture: Annotated[str | None, Setting("Folder of the captures (pcap) of each host.", metavar="PATH")] = None
     faults: Annotated[str, replace(SCHEDULE, default_text="none")] = ""
     fabric: Annotated[str, FABRIC] = ""
+    congestion: Annotated[str, CONGESTION] = "none"
 
     def __post_init__(self) -> None:
         check(self)
@@ -216,7 +227,7 @@ class Settings(HostSettings):
         if len(self.hosts) != len(self.device):
             raise BadSetting("hosts", ",".join(self.hosts), f"{len(self.device)} devices are as many hosts")
         for name in (*self._needing_packets, *(("preset",) if self.preset else ())):
-            if name != "delay_us":
+            if name not in ("delay_us", "congestion"):
                 raise BadSetting(name, getattr(self, name), "it needs simulated cards; leave it out, or choose another "
                                                             "--backend")
 
@@ -229,7 +240,8 @@ class Settings(HostSettings):
     def _needing_packets(self) -> Iterator[str]:
         names = (*fields(LinkSettings), "capture", "link", "faults", "fabric")
         asked = {name: bool(getattr(self, name)) for name in names}
-        return (name for name, there in (asked | {"time": self.time == "sim"}).items() if there)
+        asked |= {"time": self.time == "sim", "congestion": self.congestion != "none"}
+        return (name for name, there in asked.items() if there)
 
     @property
     def cards(self) -> str:

@@ -2,7 +2,7 @@
 
 Every experiment is a :class:`~weft.model.fabric.experiment.FabricExperiment` with seed 1 and the settings that its row
 states. The algorithm for short paths is `swift`, that for long paths `rate-match`; the rows of `dcqcn` have
-no limit, nor has the victim of 127 senders that shares their uplink.
+no limit, nor has the victim of 127 senders that shares their uplink. The rows of a cut path are of two timed cards.
 """
 
 from weft.driver.congestion.swift import SwiftSettings
@@ -10,6 +10,7 @@ from weft.model.fabric.experiment import FabricExperiment
 from weft.model.fabric.result import FabricResult, measure
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.progress import report_progress
+from weft.tb.verify.bench import cut_path
 
 SHORT = FabricExperiment(warmup_rtts=1500, measured_rtts=2000)
 LONG = FabricExperiment(fabric="wan", algorithm="rate-match", bottleneck_gbps=40, marking="none", rtt_us=10_000,
@@ -97,7 +98,7 @@ def long_paths() -> list[Row]:
 def measure_all(progress) -> list[Row]:
     """Return the rows of all experiments."""
     parts = [lambda a=a, n=n: bottleneck(a, n) for a in ("swift", "dcqcn") for n in FLOWS]
-    parts += [lambda a=a, i=i: incast(a, *i) for a in ("swift", "dcqcn") for i in INCASTS] + [long_paths]
+    parts += [lambda a=a, i=i: incast(a, *i) for a in ("swift", "dcqcn") for i in INCASTS] + [long_paths, cut_path.rows]
     rows = []
     for done, part in enumerate(parts):
         report_progress(progress, "network", done, len(parts))

@@ -6,7 +6,7 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from weft.driver.verbs.linux_counters import CARD
+from weft.driver.verbs.linux_counters import CARD, DRIVER
 from weft.hdl.contract import abi
 from weft.hdl.contract.params import preset
 from weft.model.functional.card import FunctionalCard
@@ -63,7 +63,9 @@ def test_counters_of_a_short_run():
     assert [device for device, *_ in cards] == ["weft0/1", "weft1/1"]
     for _, rdma, card in cards:
         assert set(card) == {name for name, _ in abi.COUNTERS}
-        assert rdma == {name: sum(card[source] for source in sources) for name, sources in CARD.items()}
+        assert set(rdma) == {*CARD, *DRIVER}
+        assert {name: rdma[name] for name in CARD} == {
+            name: sum(card[source] for source in sources) for name, sources in CARD.items()}
         assert rdma["tx_pkts"] > 40 and rdma["retrans_pkts"] and rdma["out_of_sequence"]
     (_, a, _), (_, b, _) = cards
     assert a["rx_pkts"] <= b["tx_pkts"] and b["rx_pkts"] <= a["tx_pkts"]
@@ -72,13 +74,16 @@ def test_counters_of_a_short_run():
 def test_counters_of_a_report(tmp_path):
     counted = {side: {name: n + 1000 * (side == "b") for n, (name, _) in enumerate(abi.COUNTERS)} for side in "ab"}
     report = tmp_path / "sim.json"
-    report.write_text(json.dumps({"counters": counted}))
-    result = weft("counters", "--report", report)
-    assert result.exit_code == 0
-    assert [card for _, _, card in views(result.stdout)] == list(counted.values())
+    for driver in ({}, {"driver": {"a": {"path_changes": 7}, "b": {"path_changes": 8}}}):
+        report.write_text(json.dumps({"counters": counted} | driver))
+        result = weft("counters", "--report", report)
+        assert result.exit_code == 0
+        assert [card for _, _, card in views(result.stdout)] == list(counted.values())
+        assert [rdma["path_changes"] for _, rdma, _ in views(result.stdout)] == ([7, 8] if driver else [0, 0])
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"counters": {"a": {}}}', '{"counters": 3}'])
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"counters": {"a": {}}}', '{"counters": 3}',
+                                  '{"counters": {}, "driver": 3}'])
 def test_other_file_is_rejected_as_a_report(tmp_path, text):
     report = tmp_path / "sim.json"
     report.write_text(text)

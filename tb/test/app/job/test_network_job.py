@@ -55,6 +55,13 @@ start_us = 5
 source = "z"
 destination = "x"
 """
+INCAST = """
+hosts = ["a0", "a1", "a2", "b"]
+switch = [{name = "s", buffer_kib = 512}]
+watched = ["s", "b"]
+link = [{a = "a0", b = "s"}, {a = "a1", b = "s"}, {a = "a2", b = "s"}, {a = "s", b = "b"}]
+flow = [{source = "a0", destination = "b"}, {source = "a1", destination = "b"}, {source = "a2", destination = "b"}]
+"""
 TWO_PATHS = """
 hosts = ["x", "y"]
 switch = [{name = "s"}, {name = "p"}, {name = "q"}, {name = "t"}]
@@ -146,6 +153,22 @@ def test_packets_of_a_cut_path_are_sent_again_on_another(tmp_path):
     assert sum(port["cut"] for port in report["fabric"]["ports"].values()) >= report["packets_lost"]
 
 
+def test_a_cut_beyond_the_choice_of_the_path_needs_another_port(tmp_path):
+    """The first switch does not see it. Four QPs use both paths; a peer that only answers keeps its path."""
+    far = TWO_PATHS.replace("down_us = [[3, 20]]\n", "").replace("down_us = [[20, 40]]\n", "").replace(
+        'a = "p"\nb = "t"\n', 'a = "p"\nb = "t"\ndown_us = [[10, 1000000]]\n')
+    report = run_on(tmp_path, far, 400_000, qps=4)
+    assert_exact(report)
+    assert report["driver"]["x"]["path_changes"] >= 1 and report["fabric"]["switches"]["p"]["no_path"] > 50
+
+
+@pytest.mark.parametrize("algorithm", ["none", "swift"])
+def test_congestion_control_spares_a_shallow_buffer(tmp_path, algorithm):
+    report = run_on(tmp_path, INCAST, 1_000_000, pmtu=4096, seed=1, congestion=algorithm)
+    assert report["ok"] and report["spurious_retransmissions"] == 0
+    assert report["packets_lost"] > 100 if algorithm == "none" else report["packets_lost"] == 0
+
+
 def test_captures_have_the_names_of_the_hosts(tmp_path):
     report = run_on(tmp_path, "incast-2", 20_000, loss=0.1)
     counts = report["fabric"]["ports"]
@@ -166,6 +189,7 @@ def test_same_seed_repeats_the_run(tmp_path):
     ({"fabric": "incast-3", "hosts": 3}, "fabric", r"4 hosts \(a0, a1, a2, b\), and 3 are given"),
     ({"fabric": "incast-4"}, "fabric", "it has 5 hosts, and back end rtl at most 4"),
     ({"fabric": "incast-16", "backend": "model"}, "fabric", "it has 17 hosts, and back end model at most 16"),
+    ({"congestion": "dcqcn"}, "congestion", "choose one of none, swift, rate-match"),
     ({"fabric": "pair", "dup": 0.1}, "dup", "a line between two hosts"),
     ({"fabric": "pair", "back_loss": 0.1}, "back_loss", "a line between two hosts"),
     ({"fabric": "pair", "pfc": 3}, "pfc", "a line between two hosts"),

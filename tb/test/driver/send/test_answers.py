@@ -1,5 +1,7 @@
 """Syndromes at the sender: those that acknowledge, those that make it wait, and those without effect."""
 
+import itertools
+
 import pytest
 
 from weft.driver.protocol.aeth import RNR_TIMER_NS
@@ -82,6 +84,24 @@ def test_rnr_retry_counts_answers_to_probes_and_seven_never_ends(first):
                     break
         assert sender.failed is (None if end is None else WCStatus.RNR_RETRY_EXC_ERR), answers
         assert end is None or answers == end
+
+
+@pytest.mark.parametrize("first", [lambda sender, now: None, lose_the_first], ids=["nothing", "loss"])
+def test_the_search_of_a_path_leaves_the_rnr_timer_its_time(first):
+    """The wait is longer than the probe time-out, and each RNR NAK counts."""
+    sender, now, asked = make_sender(probe_ns=50_000, timeout_ns=1_000_000, rnr_retry=2), 0, []
+    sender.search_path("seed", lambda port: None)
+    while sender.failed is None and len(asked) < 100:
+        now = max(now, sender.deadline)
+        sender.poll(now)
+        if any(frame.opcode is wire.Opcode.PROBE for frame in sender.frames):
+            sender.frames.clear()
+            asked.append(now)
+            now += 4_000
+            first(sender, now)
+            sender.on_ack(PSN, 0x20 | 13, now)
+    assert sender.failed is WCStatus.RNR_RETRY_EXC_ERR and len(asked) == 3
+    assert min(later - earlier for earlier, later in itertools.pairwise(asked)) >= RNR_TIMER_NS[13]
 
 
 def test_receiver_sets_the_rnr_wait():

@@ -7,6 +7,7 @@ from weft.driver.soft.rc.opcodes import RcOpcode as O
 from weft.driver.soft.rc.packet import RcPacket
 from weft.driver.soft.rc.requester import WINDOW
 from weft.driver.terms.enums import MTU, QPState, SendFlags, WCStatus, WROpcode
+from weft.hdl.contract import wire
 from weft.hdl.contract.wire import Syndrome
 from weft.tb.test.driver.soft.rc_pair import RcPair, all_good, statuses
 
@@ -352,3 +353,31 @@ def test_repeated_naks_go_back_once():
     for _ in range(20):
         reply(pair, syndrome=Syndrome.NAK_PSN_SEQUENCE)
     assert len(pair.sent(0)) == 6 and pair.ends[0].counts["sequence_naks"] == 1 and not pair.poll(0)
+
+
+@pytest.mark.parametrize("way", [0, 1], ids=("requests", "answers"))
+def test_a_cut_path_is_left(way):
+    """Frames with the ports of the first path of one host are lost from some time on."""
+    pair = RcPair(timeout=8, retry_cnt=7)
+    pair.post(0, WROpcode.RDMA_WRITE)
+    assert all_good(pair.done(0, 1))
+    port = pair.qp[way]._to.sport
+    pair.links[way].drop = lambda frame: path_of(frame) == port & 1
+    pair.post(0, WROpcode.RDMA_WRITE)
+    assert all_good(pair.done(0, 1))
+    assert 1 <= pair.ends[way].counts["path_changes"] <= 7
+    pair.links[way].drop = lambda frame: True
+    pair.post(0, WROpcode.RDMA_WRITE)
+    assert statuses(pair.done(0, 1)) == [WCStatus.RETRY_EXC_ERR]
+
+
+def test_a_path_is_kept_if_it_must_be():
+    pair = RcPair(timeout=8, retry_cnt=7, path_search=False)
+    pair.links[0].drop = lambda frame: True
+    pair.post(0, WROpcode.RDMA_WRITE)
+    assert statuses(pair.done(0, 1)) == [WCStatus.RETRY_EXC_ERR] and not pair.ends[0].counts["path_changes"]
+
+
+def path_of(frame):
+    """Return the path, 0 or 1, that the UDP source port of a frame selects."""
+    return frame[wire.ETH.size_bytes + wire.IPV4.size_bytes + 1] & 1

@@ -160,3 +160,15 @@ def test_standard_peer_gets_writes_only():
     for opcode in (WROpcode.SEND, WROpcode.RDMA_READ, WROpcode.ATOMIC_FETCH_AND_ADD):
         with pytest.raises(NotSupported, match="RDMA writes only"):
             pair.post(1, opcode, length=8)
+
+
+def test_a_cut_path_to_a_standard_peer_is_left():
+    pair = CardAndPeer(1)
+    pair.connect(timeout=8, retry_cnt=7)
+    port = pair.qp.engine.sport
+    at = wire.ETH.size_bytes + wire.IPV4.size_bytes + 1
+    pair.links[0].drop = lambda frame: frame[12:14] == b"\x08\x00" and frame[at] & 1 == port & 1
+    pair.post(1, length=100)
+    assert pair.wait(1) == [(1, WCStatus.SUCCESS)]
+    assert 1 <= pair.context.counts["path_changes"] <= 10 and pair.qp.engine.sport != port
+    pair.context.close()

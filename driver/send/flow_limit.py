@@ -1,0 +1,134 @@
+"""Limit of the bytes in flight of a QP: a congestion control algorithm holds posted work back."""
+
+import collections
+
+from weft.hdl.contract import wire
+
+from ..congestion.algorithms import create
+
+PACKET_OVERHEAD = wire.DATA_HEADER_BYTES + 4 + 24    # bytes on the wire beside the payload: headers, ICRC, MAC
+FIRST_SHARE = 4       # before the first round trip is measured, this part of the limit is used
+ASKS = 4              # requests for an answer in a window
+CHUNKS = 8            # descriptors in the first bandwidth-delay product
+
+
+class FlowLimit:
+    """Congestion control of one QP: it sets the PSN up to which the send queue may pass packets to the card.
+
+    A packet is in flight from the time at which the card gets it until it is acknowledged; a lost
+    one stays in flight, as its retransmission. A loss report also acknowledges the packets between its holes. The
+    peer acknowledges only ends of messages and probes, so :meth:`ask` names the PSN of a probe several times in a
+    window: all older packets left the card before it.
+
+    A round trip lasts from the time at which the driver sees that a packet left the card to its acknowledgement. When
+    both are seen in one round, it is no measurement. The delays of both hosts are part of it.
+
+    Parameters
+    ----------
+    name : str
+        Key of :data:`~weft.driver.congestion.algorithms.ALGORITHMS`, except for ``none``.
+    pmtu : int
+        Bytes.
+    line_bps : float
+        Rate of the port, in bit/s.
+    delay_ns : int
+        Round trip time that is assumed before the first measurement.
+
+    Attributes
+    ----------
+    algorithm : Algorithm
+    packet : int
+        Bytes of a whole packet on the wire.
+    rtt_ns, least_ns : int or None
+        Latest and smallest round trip time.
+    heard : int
+        Every older PSN has arrived or is reported lost.
+    end : int
+        PSN from which on nothing may be passed to the card.
+    """
+
+    def __init__(self, name, *, pmtu, psn, line_bps, delay_ns):
+        self.packet = pmtu + PACKET_OVERHEAD
+        self.chunk_bytes = max(pmtu, int(line_bps * delay_ns / 8e9) // CHUNKS)
+        self._make = lambda delay_ns: create(name, line_bps, delay_ns, packet=self.packet)
+        self.algorithm = self._make(delay_ns)      # that of the first measured round trip replaces it
+        self.rtt_ns = self.least_ns = None
+        self.heard = self._left = self._asked = psn
+        self._missing, self._holes = 0, collections.deque()     # packets reported lost, and their (PSN, count)
+        self._pushed = self._retired = 0                        # descriptors of new work
+        self._marks = collections.deque()                       # (descriptors, PSN after them, peer will answer)
+        self._timed = collections.deque()                       # (PSN, time) of packets that left the card
+        self._apply()
+
+    def _apply(self):
+        most = self.algorithm.limit if self.rtt_ns is not None else self.algorithm.limit // FIRST_SHARE
+        self._window = max(1, most // self.packet)
+        self.end = self.heard + self._window - self._missing
+
+    def pushed(self, works, sent_psn):
+        """Note new work for the card, up to ``sent_psn``."""
+        last = len(works) - 1
+        for n, work in enumerate(works):
+            self._pushed += 1
+            self._marks.append((self._pushed, works[n + 1].psn if n < last else sent_psn, work.last))
+
+    def retired(self, descriptors, now):
+        """Note new work that the card retired."""
+        self._retired += descriptors
+        before = self._left
+        while self._marks and self._marks[0][0] <= self._retired:
+            _, self._left, answered = self._marks.popleft()
+            if answered:
+                self._asked = self._left
+        if self._left > before:
+            self._timed.append((self._left, now))
+
+    def ask(self, sent_psn):
+        """Return the PSN of a probe that is due, or None."""
+        new = self._left - self._asked
+        if not new or new < self._window // ASKS and not self._left == sent_psn >= self.end:
+            return None
+        self._asked = self._left
+        return self._left
+
+    def acknowledged(self, cum, sent_psn, now):
+        """Note that the peer has every PSN before ``cum``."""
+        sample = None
+        while self._timed and self._timed[0][0] <= cum:
+            sample = now - self._timed.popleft()[1]
+        if sample:
+            if self.rtt_ns is None:
+                self.algorithm, self.least_ns = self._make(sample), sample
+            self.rtt_ns, self.least_ns = sample, min(self.least_ns, sample)
+            self.algorithm.on_delay(now, sample)
+        before, missing = self._in_flight(sent_psn), self._missing
+        while self._holes and self._holes[0][0] < cum:
+            psn, count = self._holes.popleft()
+            if psn + count > cum:
+                self._holes.appendleft((cum, psn + count - cum))
+                count = cum - psn
+            self._missing -= count
+        arrived = max(0, cum - self.heard) + missing - self._missing
+        self.heard = max(self.heard, cum)
+        self._arrived(arrived, before, now)
+
+    def lost(self, runs, sent_psn, now):
+        """Note the (PSN, length) of packets that the peer reports missing."""
+        if not runs:
+            return
+        self._timed.clear()      # the acknowledgement of a packet waits for retransmissions
+        before, count = self._in_flight(sent_psn), sum(length for _, length in runs)
+        heard = max(self.heard, *(psn + length for psn, length in runs))
+        self._holes.extend(runs)
+        self._missing += count
+        arrived, self.heard = max(0, heard - self.heard - count), heard
+        self.algorithm.on_loss(now, count * self.packet)
+        self._arrived(arrived, before, now)
+
+    def _arrived(self, packets, in_flight, now):
+        if packets:
+            self.algorithm.on_ack(now, packets * self.packet, in_flight)
+        self._apply()
+
+    def _in_flight(self, sent_psn):
+        return (sent_psn - self.heard + self._missing) * self.packet
