@@ -21,7 +21,8 @@ def network_outcome(network: "Network", job: Job, transfers: Sequence["Transfer"
     """Return the report, an object that JSON can represent, with the names of :func:`weft.tb.app.job.outcome.outcome`.
 
     ``flows`` has a result for each flow, ``fabric`` the counters of the fabric; ``counters`` those of the cards, and
-    ``driver`` those of the drivers, by host. ``sha256_received`` is that of a file that arrived changed, if there is one; ``bytes`` counts all files.
+    ``driver`` those of the drivers, by host.
+    ``sha256_received`` is that of a file that arrived changed, if there is one; ``bytes`` counts all files.
 
     Parameters
     ----------
