@@ -28,12 +28,13 @@ FORMS = {
     "weft bench --list": "line-rate",
     "weft conformance --backend direct --only psn --json found.json": "0 failed",
     "weft conformance --list": "psn",
+    "weft sim --backend model --fabric shallow.toml --pmtu 4096 --file file --congestion swift": "PASSED",
     "weft sim --backend model --timeline --file file": "PASSED",
     "weft sweep --of fabric fabric=own.toml algorithm=swift,rate-match warmup_rtts=5 measured_rtts=5": "goodput",
     "weft sweep --plan long_paths rtt_us=100 warmup_rtts=2 measured_rtts=2 loss=0 flows=2": "goodput",
     "weft sweep --plan network warmup_rtts=5 measured_rtts=5 flows=2": "goodput",
 }
-[FABRIC] = [block for language, block in FENCE.findall(DOCUMENTS["docs/congestion.md"]) if language == "toml"]
+SHALLOW, FABRIC = [block for language, block in FENCE.findall(DOCUMENTS["docs/congestion.md"]) if language == "toml"]
 
 
 @pytest.fixture
@@ -52,6 +53,7 @@ def test_small_form(command, build):
         need("ibv_devices")
     (build / "file").write_bytes(bytes(5000))
     (build / "own.toml").write_text(FABRIC)
+    (build / "shallow.toml").write_text(SHALLOW)
     words = [sys.executable, *(("-m", "weft.tb.cli") if command.startswith("weft ") else ()), *shlex.split(command)[1:]]
     done = subprocess.run(words, cwd=ROOT if "prose" in command else build, env=os.environ | {"WEFT_BUILD": str(build)},
                           capture_output=True, text=True, timeout=LIMIT_S)
