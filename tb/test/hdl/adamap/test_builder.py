@@ -39,7 +39,7 @@ def node_of(report):
 
 def runs(rng, style, psn):
     """Return random runs (psn, length, seal) that rise from ``psn``."""
-    for _ in range(rng.randint(80, 160) if style == "bitmap" else rng.randint(5, 60)):
+    for _ in range(rng.randint(70, 85) if style == "bitmap" else rng.randint(5, 60)):
         gap, length = {
             "sparse": (rng.randint(1, 6000), 1),
             "burst": (rng.choice([0, rng.randint(1, 9000)]), rng.randint(1, rng.choice([8, 60]))),
