@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from weft.driver.send.choice import ON_CARDS, why_not
+from weft.driver.congestion.on_cards import ON_CARDS, why_not
 from weft.driver.settings import BadSetting, BadSettings, Field, Setting, check, fields, unknown, words
 from weft.hdl.contract import params, wire
 

@@ -1,20 +1,10 @@
 """Choice of the congestion control of a QP on a card."""
 
-from ..congestion.algorithms import ALGORITHMS
+from ..congestion.on_cards import why_not
 from ..terms.errors import InvalidValue
 from .flow_limit import FlowLimit
 
 LINE_BPS = 100e9
-UNMARKED = frozenset({"dcqcn"})      # they need marks, and cards send packets as Not-ECT, which switches do not mark
-ON_CARDS = tuple(name for name in ALGORITHMS if name not in UNMARKED)
-
-
-def why_not(name: str) -> str | None:
-    """Return the reason for which cards do not have an algorithm, as the second half of a sentence, or None."""
-    choices = ", ".join(ON_CARDS)
-    if name in UNMARKED:
-        return f"it needs ECN marks, and cards send Not-ECT, which no switch marks; choose one of {choices}"
-    return None if name in ON_CARDS else f"choose one of {choices}"
 
 
 def check_algorithm(name: str) -> None:
@@ -29,7 +19,7 @@ def flow_limit(name: str, *, psn: int, pmtu: int, probe_ns: int) -> FlowLimit | 
     Parameters
     ----------
     name
-        One of :data:`ON_CARDS`.
+        One of :data:`~weft.driver.congestion.on_cards.ON_CARDS`.
     psn
         First PSN.
     pmtu
