@@ -1,6 +1,5 @@
 """Algorithms that cards have."""
 
-from ..terms.errors import InvalidValue
 from .algorithms import ALGORITHMS
 
 UNMARKED = frozenset({"dcqcn"})      # they need marks, and cards send packets as Not-ECT, which switches do not mark
@@ -13,9 +12,3 @@ def why_not(name: str) -> str | None:
     if name in UNMARKED:
         return f"it needs ECN marks, and cards send Not-ECT, which no switch marks; choose one of {choices}"
     return None if name in ON_CARDS else f"choose one of {choices}"
-
-
-def check_algorithm(name: str) -> None:
-    """Raise InvalidValue if cards do not have an algorithm."""
-    if reason := why_not(name):
-        raise InvalidValue(f"congestion is {name!r}; {reason}")

@@ -1,8 +1,16 @@
 """Choice of the congestion control of a QP on a card."""
 
+from ..congestion.on_cards import why_not
+from ..terms.errors import InvalidValue
 from .flow_limit import FlowLimit
 
 LINE_BPS = 100e9
+
+
+def check_algorithm(name: str) -> None:
+    """Raise InvalidValue if cards do not have an algorithm."""
+    if reason := why_not(name):
+        raise InvalidValue(f"congestion is {name!r}; {reason}")
 
 
 def flow_limit(name: str, *, psn: int, pmtu: int, probe_ns: int) -> FlowLimit | None:
