@@ -2,7 +2,7 @@
 
 from .algorithms import ALGORITHMS
 
-UNMARKED = frozenset({"dcqcn"})      # they need marks, and cards send packets as Not-ECT, which switches do not mark
+UNMARKED = ("dcqcn",)      # they need marks, and cards send packets as Not-ECT, which switches do not mark
 ON_CARDS = tuple(name for name in ALGORITHMS if name not in UNMARKED)
 
 

@@ -6,11 +6,11 @@ from typing import Annotated
 
 from weft.hdl.contract import abi, wire
 
-from ..congestion.on_cards import check_algorithm
 from ..connection.connection import ResponseTimeout
 from ..knitting.buffer import EXTENT_BYTES, QUOTA_ALPHA
 from ..protocol.segment import CHUNK_BYTES
 from ..receive.hole_list import WAITING_RUNS_MAX
+from ..send.choice import check_algorithm
 from ..terms.checks import Range, between, check_ranges
 from ..terms.errors import InvalidValue
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from weft.hdl.contract import wire
 
-from ..congestion.on_cards import check_algorithm
 from ..operation.mailbox import SLOTS
+from ..send.choice import check_algorithm
 from ..terms.checks import between, instance, member, unsigned
 from ..terms.enums import MTU, AccessFlag, MigState, QPState
 from ..terms.enums import QPAttrMask as Mask

@@ -175,7 +175,7 @@ def test_job_is_passed_to_the_bench(monkeypatch):
     assert Job.from_environment() == job
     assert job.command == ("weft sim --file 'a b' --loss 0.1 --reorder 0 --dup 0 --corrupt 0 --back-loss 0.2 "
                            "--back-reorder 0.0 --back-dup 0.0 --back-corrupt 0.0 --rtt-us 20 --qps 2 --seed 3 "
-                           "--pmtu 1024 --sim icarus --preset test --backend rtl")
+                           "--pmtu 1024 --sim icarus --preset test --backend rtl --congestion none")
     config = job.env_config(vectors=8)
     assert config.a_to_b.delay_ns == 10_000 and config.a_to_b.loss == 0.1 and config.b_to_a.loss == 0.2
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[3]
 GIVEN = {"FILE": "it's  a file", "LOSS": "0.5", "REORDER": "0.1", "DUP": "0.2", "CORRUPT": "0.3", "BACK_LOSS": "1",
          "BACK_REORDER": "0", "BACK_DUP": "0.4", "BACK_CORRUPT": "x", "RTT_US": "3", "QPS": "2", "SEED": "9",
          "PMTU": "256", "SIM": "icarus", "PRESET": "basic", "BACKEND": "model", "HOSTS": "4", "FABRIC": "incast-3",
-         "PFC": "3"}
+         "CONGESTION": "swift", "PFC": "3"}
 FLAGS = {"STRADDLE": "1", "MAC_CLOCK": "yes", "TIMELINE": "true"}
 
 

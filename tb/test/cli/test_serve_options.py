@@ -41,7 +41,7 @@ def end_of(*arguments):
     (["--backend", "direct", "--loss", "0.1"], ["--loss", "needs packets"]),
     (["--time", "later"], ["--time", "wall, sim"]),
     (["--fabric", "ring"], ["--fabric", "'ring' is not a fabric", "dumbbell"]),
-    (["--fabric", "absent.toml"], ["--fabric", "no TOML file that can be read"]),
+    (["--fabric", "absent.toml"], ["--fabric", "not a TOML file that can be read"]),
     (["--fabric", "incast-3"], ["--fabric", "4 hosts (a0, a1, a2, b)", "2 are given"]),
     (["--fabric", "pair", "--hosts", "a,b,c"], ["--fabric", "2 hosts", "3 are given"]),
     (["--fabric", "pair", "--delay-us", "3"], ["--delay-us", "have their own"]),
@@ -74,7 +74,7 @@ def test_bad_options_print_a_sentence_and_exit_with_2(arguments, words, tmp_path
     ('[[step]]\ndo = "cut"\nat_ms = -1', ["step 1", "at_ms", "milliseconds"]),
     ('[[step]]\ndo = "cut"\nat_ms = 1\nframes = 1', ["step 1", "frames", "combined"]),
     ('[[step]]\ndo = "cut"\n' * 1001, ["1000 tables"]),
-    ("\0", ["no TOML"]),
+    ("\0", ["not TOML"]),
     ("#" * 70_000, ["--faults", "65536 bytes"]),
     ("\xff", ["--faults", "UTF-8"]),
 ])

@@ -10,7 +10,7 @@ from weft.hdl.adamap.cache.chains import CacheChains
 from weft.hdl.adamap.cache.head_cache import HeadCache, TagComparator
 from weft.hdl.adamap.prefetch.ahead import AheadTable
 from weft.hdl.adamap.prefetch.evict import Evict
-from weft.hdl.adamap.prefetch.fetches import Fetches, NodeCheck
+from weft.hdl.adamap.prefetch.fetches import Fetches
 from weft.hdl.adamap.prefetch.fill import Fill
 from weft.hdl.adamap.prefetch.list_state import ListState, ReadBudget
 from weft.hdl.adamap.prefetch.prefetch import Prefetch
@@ -47,7 +47,8 @@ class PrefetchSpec(Spec):
         damage = ("reduce(xor, (rest.word_select(k, WORD_BITS) for k in range(len(rest) // WORD_BITS)))", "node.check")
         astray = ("reduce(xor, (pointer.word_select(k, NIBBLE_BITS) for k in range(len(pointer) // NIBBLE_BITS)))",
                   "node.next_check")
-        parts = {WorkList: partial(NAMED, places=PLACES), NodeCheck: mutant(NodeCheck, damage, astray)} | dict(replaced)
+        parts = {WorkList: partial(NAMED, places=PLACES)} | dict(replaced)
+        parts[Fetches] = mutant(parts.get(Fetches, Fetches), damage, astray)      # also of a faulty copy's node check
         parts[Evict] = named(parts.get(Evict, Evict),     # its register starts with any value
                                "victim, demand = Signal.like(self.peek_index), self.demand")
         super().__init__(block, parts)

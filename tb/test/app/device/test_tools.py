@@ -88,7 +88,7 @@ def test_other_file_is_rejected_as_a_report(tmp_path, text):
     report = tmp_path / "sim.json"
     report.write_text(text)
     result = weft("counters", "--report", report)
-    assert result.exit_code == 2 and "no report" in result.stderr and result.stderr.count("\n") == 1
+    assert result.exit_code == 2 and "not a report" in result.stderr and result.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("words", [

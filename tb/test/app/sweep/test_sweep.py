@@ -118,11 +118,11 @@ def test_failed_run_of_cards_is_reported_and_others_are_kept(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize(("arguments", "words"), [
-    (["speed=3"], "no setting"), (["loss"], "NAME=VALUE"), (["loss=2"], "from 0 to 0.5"), (["loss=much"], "much"),
+    (["speed=3"], "is not a setting"), (["loss"], "NAME=VALUE"), (["loss=2"], "from 0 to 0.5"), (["loss=much"], "much"),
     (["scheme=tcp"], "choose one of"), (["marker=perhaps"], "marker"),
     (["qps=1.5"], "whole number"), (["--jobs", "x"], "--jobs"),
     (["--plan", "/nonexistent"], "does not exist"), (["loss=0,2"], "from 0 to 0.5"),
-    (["--of", "boards"], "choose one of wan, cards"), (["--of", "cards", "scheme=adamap"], "no setting"),
+    (["--of", "boards"], "choose one of wan, cards"), (["--of", "cards", "scheme=adamap"], "is not a setting"),
     (["--of", "cards", "backend=verilog"], "choose one of rtl, model"), (["--of", "cards", "loss=2"], "from 0 to 0.5"),
     (["--of", "cards", "qps=0"], "from 1 to 12"), (["--of", "cards", "pmtu=1000"], "choose one of"),
     (["--of", "cards", "both=perhaps"], "true or false"), (["--of", "cards", "depth=1.5"], "whole number"),
@@ -133,12 +133,12 @@ def test_impossible_settings_print_a_sentence_and_exit_with_2(arguments, words):
 
 
 @pytest.mark.parametrize(("text", "words"), [
-    ("vary = 3 4", "no TOML"), ("[vary]\nloss = 0.1\n", "no list"), ("[more]\n", "no table"),
+    ("vary = 3 4", "not a TOML"), ("[vary]\nloss = 0.1\n", "not a list"), ("[more]\n", "no table"),
     ("[fixed]\nspeed = 1\n", "has no 'speed'"), ('[picture]\nx = "colour"\n', "neither"),
-    ("[vary]\nseed = []\n", "no list"), ("of = 3\n", "choose one of"),
+    ("[vary]\nseed = []\n", "not a list"), ("of = 3\n", "choose one of"),
     ('of = "cards"\n[fixed]\nscheme = "adamap"\n', "a run of two cards has no 'scheme'"),
-    ("fixed = 3\n", "no table"), ('picture = ["x"]\n', "no table"), ('[picture]\nx = ["loss"]\n', "neither"),
-    ("[picture]\nlog = 3\n", "no list of axes"),
+    ("fixed = 3\n", "not a table"), ('picture = ["x"]\n', "not a table"), ('[picture]\nx = ["loss"]\n', "neither"),
+    ("[picture]\nlog = 3\n", "not a list of axes"),
 ])
 def test_invalid_plan_is_rejected(tmp_path, text, words):
     plan = tmp_path / "plan.toml"

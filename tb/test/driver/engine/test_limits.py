@@ -47,7 +47,7 @@ class Busy:
 
     def __init__(self, name, again, new, length=1024):
         self.name, self.again, self.new, self.length, self.sender = name, again, new, length, self
-        self.in_card = 0
+        self.in_card, self.frames = 0, ()
 
     has_retransmission = property(lambda self: self.again > 0)
     has_work = property(lambda self: self.new > 0)

@@ -185,7 +185,7 @@ def test_card_sees_the_memory_of_the_program(memory):
     memory.unpin(pin)
     with pytest.raises(ValueError, match="leave a buffer"):
         pin.read(0, 1)
-    with pytest.raises(PyverbsRDMAError, match="no memory that the card may use"):
+    with pytest.raises(PyverbsRDMAError, match="not memory that the card may use"):
         memory.buffer_at(ctypes.addressof(data), 1)
 
 

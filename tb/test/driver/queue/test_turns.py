@@ -48,7 +48,7 @@ class FakeQP:
     def __init__(self, length, left=10**9, again=0, again_length=0):
         self.length, self.left, self.again, self.again_length = length, left, again, again_length
         self.sent = self.repeated = self.in_card = 0
-        self.sender = self
+        self.sender, self.frames = self, ()
 
     @staticmethod
     def contain(method, *arguments):

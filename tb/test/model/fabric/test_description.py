@@ -69,7 +69,8 @@ def test_a_file_describes_a_fabric(tmp_path):
     ('a = "c"\nb = "s"', 'a = "a"\nb = "c"', "exactly"),
     ("mark_to_kib = 64", "mark_to_kib = 1", "at least mark_from_kib"),
     ('name = "s"', 'name = "a"', "names differ"),
-    ("[[switch]]", "[[switch", "no TOML file"), ('destination = "b"\n\n', 'destination = "a"\n\n', "needs two hosts"),
+    ("[[switch]]", "[[switch", "not a TOML file"),
+    ('destination = "b"\n\n', 'destination = "a"\n\n', "needs two hosts"),
     ('name = "s"', "", "missing"), ("[[link]]", "[[background]]", "has no 'a'"),
 ])
 def test_an_impossible_file_is_refused_with_a_sentence(old, new, words, tmp_path):
@@ -87,7 +88,7 @@ def test_impossible_experiments_are_refused(settings):
 
 
 def test_a_missing_file_is_refused():
-    with pytest.raises(BadSettings, match="no TOML file that can be read"):
+    with pytest.raises(BadSettings, match="not a TOML file that can be read"):
         FabricExperiment(fabric="absent.toml").build()
 
 

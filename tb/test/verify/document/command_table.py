@@ -57,6 +57,7 @@ WEFT = {
     "weft link set": "app/serve/test_link.py::test_bad_commands_are_one_sentence",
     "weft link show": PAGE,
     "weft linux": f"no test of all cases: minutes of QEMU; {GUEST} runs its short form",
+    "weft linux --backend rtl": f"no test of all cases: minutes of QEMU; {GUEST} runs its short form",
     "weft machine": "app/machine/test_machine.py::test_ping_pong_through_pci_functions",
     "weft mutants": f"no test: an hour; {WHEEL}, and "
                     "verify/mutate/test_mutate.py::test_weak_test_leaves_survivors_and_results_are_cached",
