@@ -451,13 +451,14 @@ class CardEngine:
         self.loopback.forget(qp)
 
     def send_control(self, qp, frame):
-        """Queue a control frame of a QP, or drop it if the queue is full: any frame may be lost."""
+        """Queue a control frame of a QP, or drop it if the queue is full or the peer is unresolved: any may be lost."""
         if qp.looped:
             self.loopback.send_control(qp, frame)
             self.counts[_NAME[frame.opcode]] += 1
             return
         if qp.path.mac is None:
             self.counts["control_frames_dropped"] += 1
+            self.neighbours.want(qp.path.ip, self.device.now_ns())
             return
         try:
             self.nic.send(qp.control_frame(frame), qp)

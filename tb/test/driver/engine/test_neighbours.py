@@ -7,7 +7,8 @@ from weft.driver.protocol import arp
 from weft.driver.terms.enums import WROpcode
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl.contract import wire
-from weft.tb.sim.pair.functional_pair import make_endpoints, make_pair
+from weft.model.impairments import LinkConfig
+from weft.tb.sim.pair.functional_pair import make_endpoints, make_pair, transfer
 
 MAC, IP = 0x02_0000_0000_01, 0x0A00_0001
 PEER_IP, OLD, NEW = 0x0A00_0002, 0x02_0000_0000_02, 0x02_0000_0000_22
@@ -107,3 +108,21 @@ def test_a_connection_follows_its_peer_to_another_card_address():
     wr.set_wr_rdma(ends[1].mr.rkey, ends[1].mr.buf)
     qp.post_send(wr)
     context.run_until(lambda: any(wire.ETH.unpack(frame).dst == NEW for frame in frames), 10**9)
+
+
+@pytest.mark.parametrize("loss", [0, 0.2])
+def test_a_receiver_whose_requests_were_not_answered_asks_again_when_it_must_answer(loss):
+    """A program that does not call its driver for half a second answers no request, and may then begin to write."""
+    link = LinkConfig(delay_ns=1_000, loss=loss)
+    pair = make_pair(seed=3, forward=link, backward=link)
+    sender, receiver = pair.contexts
+    card = pair.devices[0].card
+    del receiver.engine.neighbours._known[sender.ip]
+    arrive, card.receive = card.receive, lambda frame: None
+    ends = make_endpoints(pair, 1 << 16)
+    ends[0].mr.write(bytes(range(256)) * 256)
+    receiver.run_until(lambda: not receiver.engine.neighbours.asked, 10**9)
+    assert ends[1].qps[0].engine.path.mac is None
+    card.receive = arrive
+    transfer(pair, ends)
+    assert ends[1].mr.read(1 << 16, 0) == bytes(range(256)) * 256
