@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from weft.hdl.contract import params
 from weft.model.settings import PRESET, Setting
@@ -52,7 +53,9 @@ def verilog(
     start = time.monotonic()
     from weft.hdl.verilog import CARD_MODULE, card_verilog
     from weft.hdl.verilog.ports import annotated, instance_text
-    text = card_verilog(card)
+    console = Console(stderr=True)
+    with console.status("generating Verilog"):
+        text = card_verilog(card)
     output = output or Path("sim_build/verilog", variant.folder, f"{CARD_MODULE}.v")
     output.parent.mkdir(parents=True, exist_ok=True)
     heading = [f"Weft RDMA network card {version('weft-rnic')}, {variant}", f"made by: {typed_command()}",
@@ -62,7 +65,8 @@ def verilog(
     size = f"{len(text) / 1e6:.1f} MB in {time.monotonic() - start:.0f} s"
     if lint or yosys:
         start = time.monotonic()
-        _check(output, CARD_MODULE, lint, yosys)
+        with console.status("checking Verilog"):
+            _check(output, CARD_MODULE, lint, yosys)
         size += f", lint clean in {time.monotonic() - start:.0f} s"
     print(f"{output}: module {CARD_MODULE}, {variant}, {size}")
     if variant.board is not None:

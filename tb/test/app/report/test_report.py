@@ -46,6 +46,7 @@ def page(tmp_path_factory):
 def test_page_has_every_figure_and_command_and_nothing_external(page):
     text = page.read_text(encoding="utf-8")
     assert re.findall(r'<section id="(\w+)">', text) == list(FIGURES)
+    assert re.findall(r'<li><a href="#(\w+)">', text) == list(FIGURES)
     assert text.count("<svg") == len(FIGURES) - 1 and text.count("<table>") == 1
     assert text.count("weft sweep --plan ") == 4
     assert "a &lt;short&gt; path" in text
