@@ -39,7 +39,7 @@ class Variant:
 
 def verilog(
     variant: Variant,
-    output: Annotated[Path | None, Setting("File of the Verilog.", metavar="PATH",
+    output: Annotated[Path | None, Setting("File of the Verilog. Its folder is made.", metavar="PATH",
                                            default_text="sim_build/verilog/PRESET-OPTIONS/weft_card.v")] = None,
     lint: Annotated[bool, Setting("Check the result with Verilator -Wall, without the warnings that "
                                   "docs/integration.md waives.")] = True,

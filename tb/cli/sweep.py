@@ -41,7 +41,8 @@ def sweep(
     of: Annotated[str | None, Setting("Kind of the points: wan, wide-area experiments, fabric, flows over a network, "
                                       "or cards, two cards on the RTL or in the model.", metavar="NAME",
                                       default_text="wan, or the kind that the plan names")] = None,
-    output: Annotated[Path, Setting("Parquet file; finished points in it are not run again.", metavar="PATH")] = Path(
+    output: Annotated[Path, Setting("Parquet file; finished points in it are not run again. Its folder is made.",
+                                    metavar="PATH")] = Path(
         "sim_build/reports/sweep.parquet"),
     scheduler: Annotated[str | None, SCHEDULER] = None,
     jobs: Annotated[int, JOBS] = 0,
@@ -60,7 +61,8 @@ def sweep(
 def report(
     settings: Annotated[list[str] | None, typer.Argument(
         help="NAME=VALUE of every sweep, as of weft sweep.", metavar="[SETTING]...")] = None,
-    output: Annotated[Path, Setting("The page.", metavar="PATH")] = Path("sim_build/reports/report.html"),
+    output: Annotated[Path, Setting("The page. Its folder is made.", metavar="PATH")] = Path(
+        "sim_build/reports/report.html"),
     tables: Annotated[Path, Setting("Folder of the sweeps' tables; finished points in them are not run again.",
                                     metavar="PATH")] = Path("sim_build/reports/sweeps"),
     scheduler: Annotated[str | None, SCHEDULER] = None,
