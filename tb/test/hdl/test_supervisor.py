@@ -5,7 +5,7 @@ from collections import Counter
 
 import cocotb
 import pytest
-from cocotb.triggers import ReadOnly, RisingEdge
+from cocotb.triggers import FallingEdge, ReadOnly, RisingEdge
 
 from weft.hdl.contract import abi
 from weft.hdl.contract.params import preset
@@ -54,19 +54,24 @@ async def time_continues(dut):
 
 @cocotb.test()
 async def every_digit_of_the_time_counts(dut):
-    """Set the time to each value before a carry, which no run reaches, and let it continue."""
+    """Set the time to each value before a carry, which no run reaches, and let it continue.
+
+    In Icarus alone: Verilator does not store a value in the register of an output.
+    """
+    if cocotb.SIM_NAME.startswith("Verilator"):
+        return
     await start_clock(dut)
     for bit in range(CLOCK_PERIOD_NS.bit_length() - 1, 65):
         last = (1 << bit) - CLOCK_PERIOD_NS
         for began in (last, ~last & -CLOCK_PERIOD_NS):
             began %= 1 << 64
+            await FallingEdge(dut.clk)
             dut.time_ns.value = dut.registers__time_ns.value = began
             for passed in range(1, 3):
                 await RisingEdge(dut.clk)
                 await ReadOnly()
                 now = (began + passed * CLOCK_PERIOD_NS) % (1 << 64)
                 assert (value(dut, "time_ns"), value(dut, "registers__time_ns")) == (now, now), hex(began)
-            await RisingEdge(dut.clk)
 
 
 @cocotb.test()

@@ -154,10 +154,10 @@ def test_packets_of_a_cut_path_are_sent_again_on_another(tmp_path):
 
 
 def test_a_cut_beyond_the_choice_of_the_path_needs_another_port(tmp_path):
-    """The first switch does not see it. Four QPs use both paths; a peer that only answers keeps its path."""
+    """The first switch does not see it. Twelve QPs use both paths; a peer that only answers keeps its path."""
     far = TWO_PATHS.replace("down_us = [[3, 20]]\n", "").replace("down_us = [[20, 40]]\n", "").replace(
         'a = "p"\nb = "t"\n', 'a = "p"\nb = "t"\ndown_us = [[10, 1000000]]\n')
-    report = run_on(tmp_path, far, 400_000, qps=4)
+    report = run_on(tmp_path, far, 1_200_000, qps=12)
     assert_exact(report)
     assert report["driver"]["x"]["path_changes"] >= 1 and report["fabric"]["switches"]["p"]["no_path"] > 50
 
