@@ -19,7 +19,6 @@ from .loss import Loses, LossModel
 from .settings import BadSetting, Setting, chance, check
 
 REORDER_MAX_NS, DELAY_MAX_NS = 1000, 1 << 62
-WIRE_OVERHEAD_BYTES = 24    # FCS, preamble, gap
 CHANCES = ("loss", "duplicate", "reorder", "corrupt")
 
 
@@ -325,6 +324,5 @@ class Impairments:
         """Return the time at which a frame has passed the bottleneck."""
         if self._config.rate_gbps is None:
             return time_ns
-        wire_bytes = max(len(frame), wire.MIN_FRAME_BYTES) + WIRE_OVERHEAD_BYTES
-        self._busy_until = max(self._busy_until, time_ns) + wire_bytes * 8 / self._config.rate_gbps
+        self._busy_until = max(self._busy_until, time_ns) + wire.line_bytes(len(frame)) * 8 / self._config.rate_gbps
         return self._busy_until

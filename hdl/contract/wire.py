@@ -46,6 +46,7 @@ UD_SEND_ONLY = 0x64     # the BTH opcode of a management datagram; DETH and MAD_
 MAD_BYTES = 256
 ICRC_BYTES = 4
 MIN_FRAME_BYTES = 60  # without FCS
+LINE_OVERHEAD_BYTES = 24  # of a frame: preamble with its delimiter, FCS, gap (IEEE 802.3)
 PMTUS = {1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096}  # IBTA enumeration
 
 
@@ -140,6 +141,11 @@ EXTENSIONS: dict[int, tuple[Layout, ...]] = {
 DATA_OPCODES = frozenset({Opcode.WRITE_ONLY, Opcode.WRITE_ONLY_IMM, Opcode.RETX_WRITE, Opcode.RETX_WRITE_IMM})
 RETX_OPCODES = frozenset({Opcode.RETX_WRITE, Opcode.RETX_WRITE_IMM})
 DRIVER_OPCODES = frozenset({Opcode.ACKNOWLEDGE, Opcode.LOSS_REPORT, Opcode.REPORT_REQUEST, Opcode.RECEIVE_LIMIT})
+
+
+def line_bytes(frame_bytes: int) -> int:
+    """Return the bytes on the line of a frame of this length without FCS: with padding, FCS, preamble and gap."""
+    return max(frame_bytes, MIN_FRAME_BYTES) + LINE_OVERHEAD_BYTES
 
 
 def header_bytes(opcode: int) -> int:

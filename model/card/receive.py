@@ -2,14 +2,14 @@
 
 from collections import deque
 
-from weft.hdl.contract import abi
+from weft.hdl.contract import abi, wire
 from weft.hdl.contract.params import SHED_FROM_EIGHTHS, SHED_UNTIL_EIGHTHS
 
 from ..functional.receive_path import ReceivePath
 from ..functional.report_merge import ReportMerge
 from ..functional.window import PROBE
 from .reporter import NODE, RETIRE, Reporter
-from .timing import BEAT_BYTES, CYCLE_NS, HALF_PS, LINE_OVERHEAD_BYTES, PREAMBLE_BYTES, edge
+from .timing import BEAT_BYTES, CYCLE_NS, HALF_PS, PREAMBLE_BYTES, edge
 from .write_engine import NIC
 
 Reason, Ring = abi.Reason, abi.Ring
@@ -51,7 +51,7 @@ class TimedReceivePath(ReceivePath):
         """Process a frame from the line, its last byte now, or at a later time before which no other frame comes."""
         loop, length, gbps = self.card.loop, len(frame), self.card.line_gbps
         begin = max(self._mac_free, at or loop.now_ns) + PREAMBLE_BYTES * 8 / gbps
-        self._mac_free = begin + (length + LINE_OVERHEAD_BYTES - PREAMBLE_BYTES) * 8 / gbps
+        self._mac_free = begin + (length + wire.LINE_OVERHEAD_BYTES - PREAMBLE_BYTES) * 8 / gbps
         last = begin + (length - 1) // BEAT_BYTES * BEAT_BYTES * 8 / gbps
         judged = edge(last - HALF_PS) + self.card.timing.judge
         headers = (edge(begin + BEAT_BYTES * 8 / gbps - HALF_PS) if length > BEAT_BYTES else

@@ -167,5 +167,5 @@ class Timing:
     match: float = 12.0
 
 
-LINE_OVERHEAD_BYTES, PREAMBLE_BYTES = 24, 8
+PREAMBLE_BYTES = 8
 TIMING = Timing()

@@ -12,7 +12,7 @@ from ..functional.data_frame import DataFrame
 from ..functional.transmit_path import TransmitPath
 from .frame_merge import PAYLOAD, RAW, Frame, FrameMerge
 from .pcie import Read
-from .timing import BEAT_BYTES, CYCLE_NS, LINE_OVERHEAD_BYTES, PREAMBLE_BYTES, edge
+from .timing import BEAT_BYTES, CYCLE_NS, PREAMBLE_BYTES, edge
 
 Ring = abi.Ring
 # Packets between their choice and the first read of their payload: 1 in hdl/transmit/merge.py; 2 before, 5 in and 4
@@ -368,8 +368,7 @@ class TimedTransmitPath(TransmitPath):
     def _line(self, frame, length, ready, beats):
         gbps = self.card.line_gbps
         start = max(self._line_free, ready)
-        wire_bytes = max(length, wire.MIN_FRAME_BYTES) + LINE_OVERHEAD_BYTES
-        self._line_free = start + wire_bytes * 8 / gbps
+        self._line_free = start + wire.line_bytes(length) * 8 / gbps
         while self._buffered and self._buffered[0][1] <= self.card.loop.now_ns:
             self._beats -= self._buffered.popleft()[2]
         self._buffered.append((start, start + length * 8 / gbps, beats))

@@ -8,7 +8,6 @@ from .translate import CAN_SEND, Request, translate
 from .transmit import work_packets
 
 Reason, ReportKind, Ring = abi.Reason, abi.ReportKind, abi.Ring
-WIRE_OVERHEAD_BYTES = 24  # FCS, preamble, gap
 
 
 class TransmitPath:
@@ -47,9 +46,7 @@ class TransmitPath:
                 self.card.loop.call_in(0, self._transmit)
                 return
             self.card.send_frame(frame)
-            self.card.loop.call_in(
-                (max(len(frame), wire.MIN_FRAME_BYTES) + WIRE_OVERHEAD_BYTES) * 8 / self.card.line_gbps, self._transmit
-            )
+            self.card.loop.call_in(wire.line_bytes(len(frame)) * 8 / self.card.line_gbps, self._transmit)
             return
         self._running = False
 

@@ -9,11 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from weft.hdl.contract import wire
+
 from ...impairments import CONTROL_KINDS, Frame, FrameKind, frame_kind
 from ...settings import BadSettings
 from ..description import Fabric
 from ..forwarding import ADDRESS, admits, mark_chance, spread, tuple_hash
-from .header import can_be_marked, hash_of, is_control, is_group, marked, wire_bytes
+from .header import can_be_marked, hash_of, is_control, is_group, marked
 from .port import DATA, FramePort, Packet
 
 CARD_GBPS = 100.0
@@ -105,7 +107,7 @@ class FrameFabric:
             self._begin(now)
         self.in_flight += 1
         self._active_until = max(self._active_until, now + BACKGROUND_NS)
-        packet = Packet(frame, wire_bytes(frame), is_control(frame), frame_kind(frame), hash_of(frame),
+        packet = Packet(frame, wire.line_bytes(len(frame)), is_control(frame), frame_kind(frame), hash_of(frame),
                         self._destinations(host, frame[:6]))
         self._at(now, self._enter, self._of_host[host], packet)
         for source in sorted(self._asleep):

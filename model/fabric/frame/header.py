@@ -5,7 +5,7 @@ import zlib
 
 from weft.hdl.contract import wire
 
-from ...impairments import WIRE_OVERHEAD_BYTES, Frame, FrameKind, opcode_of
+from ...impairments import FrameKind, opcode_of
 from ..forwarding import tuple_hash
 
 CNP = 0x81                                  # opcode of a congestion notification (IBTA 1.7, annex A17.9.3)
@@ -20,11 +20,6 @@ _HEADER_BYTES, _WITH_PORTS = 20, frozenset({6, wire.IP_PROTO_UDP})
 def is_group(to: bytes) -> bool:
     """Return whether frames with this destination are for all ports: group addresses that bridges forward."""
     return bool(to) and bool(to[0] & 1) and not to.startswith(RESERVED)
-
-
-def wire_bytes(frame: Frame) -> int:
-    """Return the bytes that a frame takes on the wire: with padding, FCS, preamble and gap."""
-    return max(len(frame), wire.MIN_FRAME_BYTES) + WIRE_OVERHEAD_BYTES
 
 
 def is_control(frame: bytes) -> bool:

@@ -27,7 +27,7 @@ from weft.driver.verbs.qp import QP, rc_init_attr
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl.contract import wire
 from weft.hdl.contract.params import preset
-from weft.model.impairments import WIRE_OVERHEAD_BYTES, LinkConfig
+from weft.model.impairments import LinkConfig
 from weft.tb.sim.flow.bench import given, leave
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.progress import report_progress
@@ -91,7 +91,7 @@ class Battle:
             frame = pool[number % POOL]
             mac.receive(frame)
             number += 1
-            due += 8 * (len(frame) + WIRE_OVERHEAD_BYTES) / ATTACK_GBPS
+            due += 8 * (len(frame) + wire.LINE_OVERHEAD_BYTES) / ATTACK_GBPS
             if (wait := due - get_sim_time("ns")) > 0:
                 await Timer(round(1000 * wait), "ps")
         return number
@@ -210,7 +210,7 @@ def rows(found):
     goodput = found["goodput"]
     alone = (goodput["before"] + goodput["after"]) / 2
     limit = HONEST_GBPS * PMTU / (wire.header_bytes(wire.Opcode.WRITE_ONLY) + PMTU + wire.ICRC_BYTES
-                                  + WIRE_OVERHEAD_BYTES)
+                                  + wire.LINE_OVERHEAD_BYTES)
     yield Row("hostile_goodput_alone_gbps", "Gb/s", alone, at_least=KEPT * limit)
     for kind in found["drops"]:
         yield Row(f"hostile_goodput_kept_{kind}", "of no attack", goodput[kind] / alone, at_least=KEPT)

@@ -32,7 +32,7 @@ from weft.driver.terms.enums import WCStatus, WROpcode
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl.contract import abi, wire
 from weft.hdl.contract.params import DEEP, preset
-from weft.model.impairments import WIRE_OVERHEAD_BYTES, FrameKind
+from weft.model.impairments import FrameKind
 from weft.tb.sim.flow.bench import given
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.link.mac import BITS_PER_SECOND
@@ -44,7 +44,7 @@ from weft.tb.verify.bench.fairness import jain
 from weft.tb.verify.bench.meters import STEADY_FROM, STEADY_TO
 
 MESSAGE_BYTES, PMTU = 64, 256
-FRAME_BYTES = (wire.header_bytes(wire.Opcode.WRITE_ONLY) + MESSAGE_BYTES + wire.ICRC_BYTES + WIRE_OVERHEAD_BYTES)
+FRAME_BYTES = (wire.header_bytes(wire.Opcode.WRITE_ONLY) + MESSAGE_BYTES + wire.ICRC_BYTES + wire.LINE_OVERHEAD_BYTES)
 FULL_MPPS = BITS_PER_SECOND / 8e6 / FRAME_BYTES
 RING_LOG2, FEW_LOG2 = 12, 6
 SWEEP = (0.97, 1.02, 1.06)    # of the goodput when A sends as fast as the line allows

@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from weft.hdl.contract import abi
+from weft.hdl.contract import abi, wire
 from weft.model.card.card import TimedCard
 from weft.model.card.receive import ASK_PACE, MARK, STEP, TRANSLATION, WINDOW
-from weft.model.card.timing import BEAT_BYTES, CYCLE_NS, LINE_OVERHEAD_BYTES, TIMING, HostTiming
+from weft.model.card.timing import BEAT_BYTES, CYCLE_NS, TIMING, HostTiming
 from weft.model.card.transmit import CHOSEN_MAX, OVERTAKING, THROUGH
 from weft.model.functional.memory import HostMemory
 from weft.model.functional.window import ACCEPT, PROBE
@@ -39,7 +39,7 @@ def _judged(card, *lengths):
     end = at
     for length in lengths:
         path.receive(_Frame(length), end)
-        end += (length + LINE_OVERHEAD_BYTES) * 8 / card.line_gbps
+        end += (length + wire.LINE_OVERHEAD_BYTES) * 8 / card.line_gbps
     card.loop.run(card.loop.now_ns + 10_000)
     return seen
 
@@ -48,7 +48,7 @@ def test_translation_waiting_for_its_packet_blocks_later_ones(card):
     """A long packet's translation is done long before the packet ends; the next translation is requested then."""
     (alone,), (long, short) = _judged(card, 78), _judged(card, 586, 78)
     assert short - long == TRANSLATION
-    on_the_line = (78 + LINE_OVERHEAD_BYTES) * 8 / card.line_gbps
+    on_the_line = (78 + wire.LINE_OVERHEAD_BYTES) * 8 / card.line_gbps
     assert abs(short - 586 * 8 / card.line_gbps - alone) > on_the_line      # it was requested too late
     first, second, third = _judged(card, 586, 78, 586)
     assert second - first == TRANSLATION and third - second < TRANSLATION

@@ -2,9 +2,9 @@
 
 import pytest
 
+from weft.hdl.contract import wire
 from weft.model.fabric.description import Fabric, FabricLink, Flow, Switch
 from weft.model.fabric.frame.fabric import FrameFabric
-from weft.model.fabric.frame.header import wire_bytes
 from weft.tb.test.model.fabric.frame.frames import frame, macs
 from weft.tb.test.model.fabric.small_runs import advance, start
 
@@ -57,7 +57,7 @@ def in_frames(fabric, rates, size):
 
 def alike(fabric, rates):
     """Compare all ports that carry data; return the engine of frames."""
-    size = wire_bytes(frame(0, 1))
+    size = wire.line_bytes(len(frame(0, 1)))
     w, engine = compiled(fabric, rates, size), in_frames(fabric, rates, size)
     towards = [n for n, port in enumerate(w.port) if port["data_in"] or w.node[port["node"]]["host"] and port["sent"]]
     for n in towards:

@@ -6,7 +6,6 @@ from weft.hdl.contract import wire
 from weft.model.fabric.description import Background, Fabric, FabricLink, Flow, Switch
 from weft.model.fabric.frame import fabric as engine_file
 from weft.model.fabric.frame.fabric import FrameFabric
-from weft.model.fabric.frame.header import wire_bytes
 from weft.model.fabric.frame.report import OTHERS, report, sentences
 from weft.model.settings import BadSettings
 from weft.tb.test.model.fabric.frame.frames import frame, macs
@@ -49,14 +48,14 @@ def test_a_frame_takes_one_transmission_and_the_delays():
     """The card has transmitted it before: the link of its host adds its delay only."""
     fabric, data = engine(line()), frame(0, 1)
     fabric.send(0, data, 1000.0)
-    assert arrivals(fabric) == [(1000 + 2000 + wire_bytes(data) / 12.5, 1, data)]
+    assert arrivals(fabric) == [(1000 + 2000 + wire.line_bytes(len(data)) / 12.5, 1, data)]
     assert fabric.in_flight == 0 and report(fabric)["paths"] == {"a s b": 1}
 
 
 def test_a_slow_link_of_a_host_makes_its_frames_wait():
     slow = Fabric(("a", "b"), (Switch(name="s"),), (FabricLink(a="a", b="s", rate_gbps=10), FabricLink(a="s", b="b")),
                   (Flow(source="a", destination="b"),), ("s", "b"))
-    fabric, size = engine(slow), wire_bytes(frame(0, 1))
+    fabric, size = engine(slow), wire.line_bytes(len(frame(0, 1)))
     for n in range(3):
         fabric.send(0, frame(0, 1, psn=n), (n + 1) * size / 12.5)
     times = [at for at, *_ in arrivals(fabric)]
@@ -75,7 +74,7 @@ def test_what_waits_at_a_slow_host_is_limited(monkeypatch):
 
 
 def test_control_frames_overtake_data():
-    fabric, time = engine(star(3)), wire_bytes(frame(0, 2)) / 12.5
+    fabric, time = engine(star(3)), wire.line_bytes(len(frame(0, 2))) / 12.5
     for n in range(20):
         fabric.send(0, frame(0, 2, psn=n), n * time)
         fabric.send(1, frame(1, 2, psn=n), n * time)
