@@ -5,8 +5,10 @@ import collections
 from weft.hdl.contract import wire
 
 from ..congestion.algorithms import create
+from .departures import Departures
 
-PACKET_OVERHEAD = wire.DATA_HEADER_BYTES + 4 + 24    # bytes on the wire beside the payload: headers, ICRC, MAC
+# Bytes on the line beside the payload.
+PACKET_OVERHEAD = wire.DATA_HEADER_BYTES + wire.ICRC_BYTES + wire.LINE_OVERHEAD_BYTES
 FIRST_SHARE = 4       # before the first round trip is measured, this part of the limit is used
 ASKS = 4              # requests for an answer in a window
 CHUNKS = 8            # descriptors in the first bandwidth-delay product
@@ -55,8 +57,7 @@ class FlowLimit:
         self.rtt_ns = self.least_ns = None
         self.heard = self._left = self._asked = psn
         self._missing, self._holes = 0, collections.deque()     # packets reported lost, and their (PSN, count)
-        self._pushed = self._retired = 0                        # descriptors of new work
-        self._marks = collections.deque()                       # (descriptors, PSN after them, peer will answer)
+        self._departures = Departures()
         self._timed = collections.deque()                       # (PSN, time) of packets that left the card
         self._apply()
 
@@ -67,19 +68,15 @@ class FlowLimit:
 
     def pushed(self, works, sent_psn):
         """Note new work for the card, up to ``sent_psn``."""
-        last = len(works) - 1
-        for n, work in enumerate(works):
-            self._pushed += 1
-            self._marks.append((self._pushed, works[n + 1].psn if n < last else sent_psn, work.last))
+        self._departures.pushed(works, sent_psn)
 
     def retired(self, descriptors, now):
         """Note new work that the card retired."""
-        self._retired += descriptors
         before = self._left
-        while self._marks and self._marks[0][0] <= self._retired:
-            _, self._left, answered = self._marks.popleft()
+        for psn, answered in self._departures.retired(descriptors):
+            self._left = psn
             if answered:
-                self._asked = self._left
+                self._asked = psn
         if self._left > before:
             self._timed.append((self._left, now))
 

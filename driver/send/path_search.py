@@ -1,9 +1,8 @@
 """Search of a path: a QP whose probes go unanswered takes another UDP source port."""
 
-import collections
-
 from ..protocol.aeth import ASKS
 from ..protocol.source_port import PortDraw
+from .departures import Departures
 
 PATIENCE, PATIENCE_UNKNOWN = 1, 3     # unanswered probes before there are questions; without a known round trip
 QUICK_MAX = 4                         # probes of a silence that follow each other after the time of an answer
@@ -51,8 +50,7 @@ class PathSearch:
         self.unanswered, self.asked = 0, set()
         self._trip_ns = None                 # from a packet that left the card to its acknowledgement
         self._timed = None                   # (PSN, time) of such a packet
-        self._pushed = self._retired = 0     # descriptors of new work
-        self._marks = collections.deque()    # (descriptors, PSN after them) in the card
+        self._departures = Departures(MARKED)
         self._silent_at = None               # since when packets that left the card have no answer
         self._owed = False                   # they include the end of a message, which needs one
         self._patience_ns = 0                # length of a silence that needs a probe, when it was last computed
@@ -61,20 +59,13 @@ class PathSearch:
 
     def pushed(self, works, sent_psn):
         """Note new work for the card, up to ``sent_psn``."""
-        number, last = self._pushed, len(works) - 1
-        for n, work in enumerate(works):
-            number += 1
-            if work.last or not number % MARKED:
-                self._marks.append((number, works[n + 1].psn if n < last else sent_psn, work.last))
-        self._pushed = number
+        self._departures.pushed(works, sent_psn)
 
     def retired(self, descriptors, una, now):
         """Note new work that the card retired. The peer has everything before ``una``."""
-        self._retired += descriptors
-        marks = self._marks
-        while marks and marks[0][0] <= self._retired:
-            _, self.left_psn, ends = marks.popleft()
-            if self.left_psn <= una:
+        for psn, ends in self._departures.retired(descriptors):
+            self.left_psn = psn
+            if psn <= una:
                 continue
             if self._silent_at is None:
                 self._silent_at = now
@@ -83,7 +74,7 @@ class PathSearch:
                 if self.due is not None and not self.unanswered:
                     self.due = min(self.due, now + self._compute_patience())
             if self._timed is None and not self.unanswered:
-                self._timed = (self.left_psn, now)
+                self._timed = (psn, now)
 
     def acknowledged(self, una, now):
         """Note that the peer has everything before ``una``; take the time of a packet among it."""
