@@ -25,6 +25,8 @@ RESET, INIT, RTR, RTS, SQD, SQE, ERR = list(QPState)[:7]
 GROUP_DEST = packet.MULTICAST_QPN
 # Bytes of frames with and without a tag that the ICRC leaves out: source MAC, UDP checksum, congestion bits of BTH.
 UNCHECKED = {*range(6, 12), 40, 41, 44, 45, 46, 50}
+# Among several bits, one of these may hide another one of DSCP, ECN or TTL, which the ICRC leaves out.
+IP_CHECKSUM = {24, 25, 28, 29}
 
 
 def large_pair(**options):
@@ -437,9 +439,11 @@ def mutated(rng, frame):
     """Return a frame with flipped bits, cut or extended. Bytes that no checksum covers stay the same."""
     frame, kind = bytearray(frame), rng.randrange(3)
     if kind == 0 or kind == 2 and frame[0] & 1:      # padding of a frame to a group is permitted
-        for _ in range(rng.randint(1, 3)):
-            at = rng.choice([at for at in range(len(frame)) if at not in UNCHECKED])
-            frame[at] ^= 1 << rng.randrange(8)
+        count = rng.randint(1, 3)
+        same = UNCHECKED if count == 1 else UNCHECKED | IP_CHECKSUM
+        bits = [(at, bit) for at in range(len(frame)) if at not in same for bit in range(8)]
+        for at, bit in rng.sample(bits, count):     # different ones: a bit that is flipped twice is whole again
+            frame[at] ^= 1 << bit
     elif kind == 1:
         del frame[rng.randrange(len(frame)):]
     else:
