@@ -4,10 +4,11 @@ import pytest
 
 from weft.tb.verify.fault.endpoint_cases import inject
 
-FAULTS = 300
+FEW, MANY = 60, 300
 
 
-@pytest.mark.parametrize("straddle", [False, True], ids=["plain", "straddle"])
-def test_misbehaving_host_breaks_nothing(straddle):
-    found = inject(FAULTS, straddle=straddle)
-    assert not found["failures"] and sum(found["injected"].values()) >= FAULTS and found["errors"]
+@pytest.mark.parametrize(("faults", "straddle"), [(FEW, False), (MANY, False), (MANY, True)],
+                         ids=["few", "plain", "straddle"])
+def test_misbehaving_host_breaks_nothing(faults, straddle):
+    found = inject(faults, straddle=straddle)
+    assert not found["failures"] and sum(found["injected"].values()) >= faults and found["errors"]
