@@ -50,7 +50,7 @@ help:
 	@echo 'make sim       a real file crosses a lossy link between two cards, RTL end to end'
 	@echo '$(PARAMETERS:%=%=) $(FLAGS:%=%=1)' | fold -s -w 90 | sed 's/^/               /'
 	@echo 'make wave      the same run with waves, opened in GTKWave'
-	@echo 'make check     ruff, types, prose, and the tests that need no RTL: minutes'
+	@echo 'make check     ruff, types, prose, and the tests that need neither RTL nor other programs: 3 minutes'
 	@echo 'make test      every module and feature at least once, both simulators'
 	@echo 'make test-all  all tests; with WEFT_LONG=1 in the environment, more random draws in some'
 	@echo 'make soak      more seeds than the tests have, then new random seeds, for BUDGET= seconds;'
@@ -79,8 +79,11 @@ sim: $(VENV)/.sim
 wave: $(VENV)/.sim
 	@$(WEFT) sim $(call OPTIONS,$(filter-out WAVES,$(FLAGS))) --waves --view
 
-check: style
-	@WEFT_RTL=0 $(BIN)/python -m pytest -n 3 -m "not rtl and not long" $(PYTEST_ARGS)
+# The style checks run beside the tests.
+check: $(VENV)/.dev
+	@$(MAKE) --no-print-directory style & style=$$!; \
+	WEFT_RTL=0 $(BIN)/python -m pytest -n 2 -m "not rtl and not programs and not long" $(PYTEST_ARGS); tests=$$?; \
+	wait $$style && exit $$tests
 
 test: $(VENV)/.dev
 	@$(BIN)/python -m pytest -n 3 -m "not long" $(PYTEST_ARGS)

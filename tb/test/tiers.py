@@ -1,6 +1,6 @@
-"""Tiers of the tests: those that need a simulator of RTL, and those that only ``make test-all`` runs.
+"""Tiers of the tests: simulators of RTL, other programs, and those that only ``make test-all`` runs.
 
-``make check`` runs tests in neither list, ``make test`` all but the long ones, ``make test-all`` all. An entry is
+``make check`` runs tests in none of the lists, ``make test`` all but the long ones, ``make test-all`` all. An entry is
 the beginning of a test's name below ``tb/test``.
 """
 
@@ -33,6 +33,20 @@ verify/churn
 verify/mutate
 verify/proof
 verify/soak
+""".split()
+
+# Tests that start programs: the daemon with RDMA programs, guests, a browser, builds of the library and of the wheel.
+PROGRAMS = """
+app/machine
+app/perf
+app/report/test_report.py::test_a_browser_draws_every_figure
+app/serve
+test_package.py
+verify/conformance
+verify/document/test_commands.py::test_commands_of_a_page_run
+verify/document/test_documents.py::test_commands_of_the_tutorial_run
+verify/document/test_small_commands.py
+verify/linux
 """.split()
 
 # Each repeats, for other parameters, seeds or the slower simulator, a shorter test outside this list.
@@ -207,7 +221,7 @@ verify/proof/test_formal.py::test_every_specification_finds_its_internal_signals
 verify/soak/test_soak.py::test_run_succeeds[hot reset, bus master cleared]
 """.strip().split("\n")
 
-TIERS = {"rtl": RTL, "long": LONG}
+TIERS = {"rtl": RTL, "programs": PROGRAMS, "long": LONG}
 
 
 def tiers(name):

@@ -1,7 +1,8 @@
 """Draw faults over the subsystems and run the tests of the faulty file against each.
 
-Results are kept below ``sim_build/mutants`` by content: design, fault, sources of the tests. An interrupted run resumes
-at its position; a run after a change repeats only the cases that the change affects.
+Each run of a test is kept below ``sim_build/mutants`` by content: design, fault, code of the test, seed. An interrupted
+campaign resumes at its position. After a change of a test, a mutant that another test detected keeps that verdict; a
+survivor is run against the changed test alone.
 """
 
 import hashlib
@@ -21,7 +22,7 @@ from weft.tb.verify.mutate.netlist import Mutation, Netlist, draw, netlist, writ
 from weft.tb.verify.mutate.subsystems import Target
 
 KEPT = BUILD_ROOT / "mutants"
-FLOW = 1                   # must be raised when the processing of a mutant changes
+FLOW = 2                   # must be raised when the processing of a mutant changes
 PROVER = 4                 # must be raised when the statement or method of the proof changes
 SEEDS = (1, 2)             # a survivor has survived with each of them
 LIMIT_FACTOR, LIMIT_S, SOUND_S = 3, 10, 900
@@ -134,56 +135,88 @@ def for_all(decide, chosen, jobs, report):
 
 
 def judge(mutant):
-    """Return the :class:`MutantOutcome` of a mutant."""
-    def outcome(where):
-        seconds = 0
-        for seed in SEEDS:
-            runs = _replay(mutant.design, mutant.mutation, where, seed, baseline(mutant.design, seed))
-            seconds, last = seconds + sum(run["seconds"] for run in runs), runs[-1]
-            if last["problem"]:
-                break
-        return asdict(MutantOutcome(last["test"] if last["problem"] else "", last["problem"], round(seconds, 1)))
-
-    return MutantOutcome(**_kept("fates", _key(mutant.design, mutant.mutation.options), outcome))
+    """Return the :class:`MutantOutcome` of a mutant. A kept run that detected the fault decides without another run."""
+    design, fault = mutant.design, mutant.mutation
+    for seed in SEEDS:
+        for run in Runs(design, fault, seed).kept():
+            if run["problem"]:
+                return MutantOutcome(run["test"], run["problem"], run["seconds"])
+    seconds = 0
+    for seed in SEEDS:
+        runs = Runs(design, fault, seed).all(baseline(design, seed))
+        seconds, last = seconds + sum(run["seconds"] for run in runs), runs[-1]
+        if last["problem"]:
+            break
+    return MutantOutcome(last["test"] if last["problem"] else "", last["problem"], round(seconds, 1))
 
 
 def proof(mutant):
     """Return the method by which a mutant is proven equivalent; empty if it is not proven."""
     key = _digest(str(PROVER), mutant.design.netlist.digest, mutant.mutation.options)
-    return _kept("proofs", key, lambda where: proven_equivalent(mutant.design.netlist, mutant.mutation, where))
-
-
-def baseline(design, seed):
-    """Return limits of processor time by test, from a run of the sound netlist; raise BaselineFails if a test fails."""
-    def sound(where):
-        runs = _replay(design, None, where, seed, {simulation.test: SOUND_S for simulation in design.simulations})
-        if runs[-1]["problem"]:
-            raise BaselineFails(f"{runs[-1]['test']} fails with seed {seed} on the netlist without a fault, see "
-                                f"{where}: {runs[-1]['problem']}")
-        return runs
-
-    runs = _kept("fates", _key(design, f"sound {seed}"), sound)
-    return {run["test"]: LIMIT_FACTOR * run["seconds"] + LIMIT_S for run in runs}
-
-
-def _kept(kind, key, make):
-    """Return the stored result of a key; if there is none, that of ``make(folder)``, whose folder is then removed."""
-    kept, where = KEPT / kind / f"{key}.json", KEPT / "work" / f"{kind}-{key}"
+    kept, where = KEPT / "proofs" / f"{key}.json", KEPT / "work" / f"proofs-{key}"
     with locked(kept.with_suffix(".lock")):
         if not kept.exists():
-            kept.write_text(json.dumps(make(where)))
+            kept.write_text(json.dumps(proven_equivalent(mutant.design.netlist, mutant.mutation, where)))
             shutil.rmtree(where, ignore_errors=True)
     return json.loads(kept.read_text())
 
 
-def _replay(design, mutation, where, seed, limits):
+def baseline(design, seed):
+    """Return limits of processor time by test, from a run of the sound netlist; raise BaselineFails if a test fails."""
+    sound = Runs(design, None, seed)
+    runs = sound.all({simulation.test: SOUND_S for simulation in design.simulations})
+    if runs[-1]["problem"]:
+        raise BaselineFails(f"{runs[-1]['test']} fails with seed {seed} on the netlist without a fault, see "
+                            f"{sound.where}: {runs[-1]['problem']}")
+    return {run["test"]: LIMIT_FACTOR * run["seconds"] + LIMIT_S for run in runs}
+
+
+class Runs:
+    """Runs of the tests of a design with a fault, or without (None), for a seed.
+
+    A run is a dict of ``test``, ``seconds`` and ``problem``. A file holds each, by everything that it depends on.
+    """
+
+    def __init__(self, design, mutation, seed):
+        self.design, self.mutation, self.seed = design, mutation, seed
+        key = _digest(str(FLOW), design.netlist.digest, mutation.options if mutation else "sound", str(seed))
+        self.folder, self.where = KEPT / "runs" / key, KEPT / "work" / key
+        self.files = {simulation.test: self.folder / f"{self._name(simulation)}.json"
+                      for simulation in design.simulations}
+
+    def _name(self, simulation):
+        return _digest(simulation.test, str(simulation.env), sources.digest(simulation.module))
+
+    def kept(self):
+        """Return the runs that are kept, in the order of the tests."""
+        return [json.loads(file.read_text()) for file in self.files.values() if file.exists()]
+
+    def all(self, limits):
+        """Return the runs, at most the last of which detects the fault; those that are not kept take place.
+
+        ``limits`` has seconds of processor time by test.
+        """
+        with locked(self.folder / "lock"):
+            runs = self.kept()
+            missing = [s for s in self.design.simulations if not self.files[s.test].exists()]
+            if missing and not any(run["problem"] for run in runs):
+                added = _replay(self.design, self.mutation, self.where, self.seed, limits, missing)
+                runs += added
+                if self.mutation or not added[-1]["problem"]:   # failed baselines stay in their folder, to be looked at
+                    for run in added:
+                        self.files[run["test"]].write_text(json.dumps(run))
+                    shutil.rmtree(self.where, ignore_errors=True)
+        return sorted(runs, key=lambda run: bool(run["problem"]))
+
+
+def _replay(design, mutation, where, seed, limits, simulations):
     """Run :mod:`weft.tb.verify.mutate.replay` on the design with a fault, in a separate process; return its result."""
     where.mkdir(parents=True, exist_ok=True)
     job, verilog = where / "job.json", where / "design.v"
     if not verilog.exists():
         write_faulty(design.netlist, mutation, where, verilog.name)
     job.write_text(json.dumps({"verilog": str(verilog), "seed": seed, "limits": limits,
-                               "simulations": [asdict(simulation) for simulation in design.simulations]}))
+                               "simulations": [asdict(simulation) for simulation in simulations]}))
     environment = {**os.environ, "WEFT_BUILD": str(where)}
     environment.pop("PYTEST_CURRENT_TEST", None)
     done = subprocess.run([sys.executable, "-m", "weft.tb.verify.mutate.replay", str(job)], cwd=where, env=environment,
@@ -191,11 +224,6 @@ def _replay(design, mutation, where, seed, limits):
     if done.returncode:
         raise RuntimeError(f"{design.target.name}: {mutation}\n{done.stdout}{done.stderr}")
     return json.loads(job.with_suffix(".out").read_text())
-
-
-def _key(design, fault):
-    tests = [f"{s.test} {s.env} {sources.digest(s.module)}" for s in design.simulations]
-    return _digest(str(FLOW), design.netlist.digest, fault, *tests, str(SEEDS))
 
 
 def _digest(*texts):

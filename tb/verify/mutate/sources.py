@@ -1,9 +1,10 @@
-"""Digest of the sources of a test: its file and all files of benches, model and driver that it imports.
+"""Digest of the code of a test: its file and all files of benches, model and driver that it imports.
 
-The files that build and start simulators are left out, because they do not change what a test observes. A change of
-them that does must raise ``FLOW`` of :mod:`weft.tb.verify.mutate.campaign`.
+Comments, docstrings and layout do not count. The files that build and start simulators are left out, because they do
+not change what a test observes; if a change of them does, raise ``FLOW`` of :mod:`weft.tb.verify.mutate.campaign`.
 """
 
+import ast
 import functools
 import hashlib
 from pathlib import Path
@@ -25,10 +26,22 @@ def file_of(module):
     return ROOT.joinpath(*module.split(".")[1:]).with_suffix(".py")
 
 
+@functools.cache
 def digest(module):
-    """Return the digest of the sources of a module of ``weft``."""
-    files = closure(module)
-    return hashlib.sha256(b"\0".join(file.read_bytes() for file in sorted(files))).hexdigest()[:12]
+    """Return the digest of the code of a module of ``weft`` and of its imports."""
+    code = [f"{file.relative_to(ROOT)} {code_of(file)}" for file in sorted(closure(module))]
+    return hashlib.sha256("\0".join(code).encode()).hexdigest()[:12]
+
+
+@functools.cache
+def code_of(file):
+    """Return a text that changes with the code of a file, not with its comments, docstrings and layout."""
+    tree = ast.parse(file.read_bytes())
+    for node in ast.walk(tree):
+        scope = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        if scope and ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:]
+    return ast.dump(tree)
 
 
 def closure(module):

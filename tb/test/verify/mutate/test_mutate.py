@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import cocotb
 import pytest
@@ -16,7 +17,7 @@ from weft.tb.sim.stream.clock import start_clock
 from weft.tb.verify.mutate import campaign, run, survivors
 from weft.tb.verify.mutate.netlist import YosysFailed, draw, likeness, yosys
 from weft.tb.verify.mutate.record import NotRecorded
-from weft.tb.verify.mutate.sources import ROOT, closure
+from weft.tb.verify.mutate.sources import ROOT, closure, code_of
 from weft.tb.verify.mutate.subsystems import TARGETS, WIRES, Target
 
 BITS = 3
@@ -142,6 +143,43 @@ def test_weak_test_leaves_survivors_and_results_are_cached(kept, monkeypatch):
     assert campaign.proof(again[1]) == ""
 
 
+def test_a_changed_test_repeats_its_own_runs(kept, monkeypatch):
+    """The unchanged test still detects its mutant; a mutant that survived it meets the changed test alone."""
+    simulations = [SimpleNamespace(test=name, env=(), module=name) for name in ("steady", "changed")]
+    design = SimpleNamespace(netlist=SimpleNamespace(digest="netlist"), simulations=simulations)
+    killed, alive = (SimpleNamespace(design=design, mutation=SimpleNamespace(options=name)) for name in ("one", "two"))
+    code, ran = {"steady": "1", "changed": "1"}, []
+
+    def replay(design, mutation, where, seed, limits, missing):
+        for simulation in missing:
+            ran.append((mutation.options if mutation else "sound", simulation.test, seed))
+            problem = "failed" if mutation is killed.mutation and simulation.test == "steady" else ""
+            yield {"test": simulation.test, "seconds": 1.0, "problem": problem}
+            if problem:
+                return
+    monkeypatch.setattr(campaign, "_replay", lambda *call: list(replay(*call)))
+    monkeypatch.setattr(campaign.sources, "digest", lambda module: code[module])
+    first = [campaign.judge(mutant) for mutant in (killed, alive)]
+    assert [outcome.detected_by for outcome in first] == ["steady", ""] and first[1].seconds == 4
+    assert len(ran) == len(set(ran)) == 1 + 4 + 4
+    ran.clear()
+    code["changed"] = "2"
+    assert [campaign.judge(mutant) for mutant in (killed, alive)] == first
+    assert sorted(ran) == [(name, "changed", seed) for name in ("sound", "two") for seed in campaign.SEEDS]
+
+
+def test_a_failed_baseline_is_not_kept(kept, monkeypatch):
+    problems = ["failed", ""]
+    design = SimpleNamespace(netlist=SimpleNamespace(digest="netlist"),
+                             simulations=[SimpleNamespace(test="flaky", env=(), module="flaky")])
+    monkeypatch.setattr(campaign.sources, "digest", lambda module: module)
+    monkeypatch.setattr(campaign, "_replay",
+                        lambda *_: [{"test": "flaky", "seconds": 1.0, "problem": problems.pop(0)}])
+    with pytest.raises(campaign.BaselineFails, match="flaky fails with seed 1"):
+        campaign.baseline(design, 1)
+    assert campaign.baseline(design, 1) == campaign.baseline(design, 1) == {"flaky": 13.0}
+
+
 def test_redundant_cell_is_proven_equivalent(kept):
     design = design_of("all_sums")
     needless, needed = (at(design, f"self.a > {k}", "const1", "Y") for k in (4, 5))
@@ -202,6 +240,17 @@ def test_change_of_an_imported_file_is_detected():
     names = {file.name for file in closure("weft.tb.test.verify.mutate.test_mutate")}
     assert {"test_mutate.py", "clock.py", "campaign.py"} <= names
     assert not {"verilator.py", "simulate.py"} & {f.name for f in closure("weft.tb.test.hdl.ring.test_reader")}
+
+
+def test_comments_docstrings_and_layout_are_not_code(tmp_path):
+    def code(text):
+        file = tmp_path / f"{len(list(tmp_path.iterdir()))}.py"
+        file.write_text(text)
+        return code_of(file)
+
+    plain = code("def f(a):\n    return a\n")
+    assert plain == code('"""Module."""\ndef f(a):\n    """Function."""\n    # why\n    return (a)\n')
+    assert plain != code("def f(a):\n    return -a\n") and plain != code("def f(a):\n    'x'.strip()\n    return a\n")
 
 
 class Fake:
