@@ -152,6 +152,8 @@ MODULES = {
     "weft.tb.verify.programs.kills": "no test of its process, which gives up the rights of root; "
                                      "app/serve/test_kills.py::"
                                      "test_terminated_program_leaves_nothing_and_its_peer_is_notified has its campaign",
+    "weft.tb.verify.document.port_waves": "no test: it writes into the checkout; "
+                                          "verify/document/test_port_waves.py::test_waves_are_current has the same run",
     "weft.tb.verify.document": "no test: it writes into the checkout; "
                                "verify/document/test_documents.py::test_generated_parts_are_current has the same parts",
 }
