@@ -29,6 +29,7 @@ class Rule(NamedTuple):
 
 RULES = (
     Rule(r"^(What|Which|Who|Whose|Whether|Where|How|That which|Those)\b", "imperative or noun phrase", opening=True),
+    Rule(r"^As :", "imperative; see", opening=True),
     Rule(r"(?<=[.;:] )(Whether|Whoever|Whatever|Who|What (?!(is|are|does|do)\b))\b", "noun as subject"),
     Rule(r"^(Who|Whoever|Whatever)\b", "noun as subject"),
     Rule(r"\bwho(ever|soever)\b", "the noun"),
@@ -63,6 +64,9 @@ RULES = (
     Rule(r"\bin (its|their) stead\b|\bin place of\b", "instead of"),
     Rule(r"\bnothing but\b", "only"),
     Rule(r"\bas ever\b", "as before"),
+    Rule(r"\b(speaks?|spoken)\b", "support, have"),
+    Rule(r"\bno( \w+){1,3} (is|are) there\b", "there is no"),
+    Rule(r"\b(is|are) (nothing of|not what)\b", "has no; differs from"),
 )
 # Quoted text, addresses, and the names that a section of a docstring describes.
 QUOTED = re.compile(r"`+[^`\n]*`+|(?<!\w)'[^'\n]*'(?!\w)|\"[^\"\n]*\"|https?://\S+|\]\([^)\n]*\)|"

@@ -9,6 +9,7 @@ from weft.tb.verify import prose
 # A sentence for every rule, in the order of the rules; the first ones apply to the beginning of a docstring alone.
 WRONG = """# The sign marks the string as code, so the check of the tree skips it.
 What the card sends.
+As :meth:`send`.
 It is read. Whoever reads it waits.
 Whoever reads it waits.
 Each program whoever starts it runs.
@@ -42,7 +43,10 @@ It comes of a loss.
 The block is to be read.
 It is used in place of a queue.
 It sends nothing but frames.
-It waits as ever.""".split("\n")[1:]
+It waits as ever.
+The card speaks IPv4.
+It ends if no completion is there.
+That is nothing of a fabric.""".split("\n")[1:]
 
 
 @pytest.fixture

@@ -59,7 +59,7 @@ def test_a_file_describes_a_fabric(tmp_path):
 
 
 @pytest.mark.parametrize(("old", "new", "words"), [
-    ("hosts", "host", "is nothing of a fabric"), ('["s", "b"]', '["s"]', "names of two nodes"),
+    ("hosts", "host", "a fabric has no 'host'"), ('["s", "b"]', '["s"]', "names of two nodes"),
     ('"b", "c"]', '"b", 3]', "list of names"), ("[[flow]]", "[flow]", "write it as"),
     ("rate_gbps = 40", "speed = 40", "has no 'speed'"), ("rate_gbps = 40", "rate_gbps = 0", "from 0.01"),
     ('rate_gbps = 40', 'rate_gbps = "fast"', "a number"), ('a = "c"', "a = 7", "must be a name"),
