@@ -158,9 +158,17 @@ def _findings(file):
 
 
 def findings(paths):
-    """Return the findings in files and below folders, as Git lists them, in the order of the files."""
+    """Return the findings in files and below folders, as Git lists them, in the order of the files.
+
+    Raises
+    ------
+    ValueError
+        If a path is outside the checkout.
+    """
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "--", *map(str, paths)],
-                            capture_output=True, text=True, check=True)
+                            capture_output=True, text=True)
+    if listed.returncode:
+        raise ValueError(f"Git does not list these paths: {listed.stderr.strip()}")
     files = [file for file in map(Path, listed.stdout.splitlines()) if file.suffix in (".py", ".md", *COMMENT)
              and file.is_file()]
     with ProcessPoolExecutor() as pool:
@@ -171,7 +179,10 @@ def main(arguments=None):
     """Print the findings in ``PATHS``; without paths, in all files below the current folder. Return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m weft.tb.verify.prose", description=__doc__.partition("\n")[0])
     parser.add_argument("paths", nargs="*", default=["."], metavar="PATHS", help="files and folders that Git lists")
-    found = findings(parser.parse_args(arguments).paths)
+    try:
+        found = findings(parser.parse_args(arguments).paths)
+    except ValueError as error:
+        parser.error(str(error))
     counts = Counter(finding.rule for finding in found)
     for finding in found:
         print(finding)
