@@ -11,12 +11,21 @@ import argparse
 import hashlib
 from pathlib import Path
 
-from weft.driver.terms.enums import AccessFlag, SendFlags, WCStatus, WROpcode
-from weft.driver.verbs.cq import CQ
-from weft.driver.verbs.mr import MR
-from weft.driver.verbs.pd import PD
-from weft.driver.verbs.qp import QP, QPConnection, rc_init_attr
-from weft.driver.verbs.wr import SGE, RecvWR, SendWR
+from weft.driver import (
+    CQ,
+    MR,
+    PD,
+    QP,
+    SGE,
+    AccessFlag,
+    QPConnection,
+    RecvWR,
+    SendFlags,
+    SendWR,
+    WCStatus,
+    WROpcode,
+    rc_init_attr,
+)
 from weft.tb.app.stage.stage import Stage, play
 
 CHUNK = 64 * 1024      # bytes of a request

@@ -15,12 +15,20 @@ programs exchange addresses with ``send`` and ``receive``, once, as they would o
 import argparse
 import hashlib
 
-from weft.driver.terms.enums import AccessFlag, SendFlags, WCStatus, WROpcode
-from weft.driver.verbs.cq import CQ
-from weft.driver.verbs.mr import MR
-from weft.driver.verbs.pd import PD
-from weft.driver.verbs.qp import QP, QPConnection, rc_init_attr
-from weft.driver.verbs.wr import SGE, SendWR
+from weft.driver import (
+    CQ,
+    MR,
+    PD,
+    QP,
+    SGE,
+    AccessFlag,
+    QPConnection,
+    SendFlags,
+    SendWR,
+    WCStatus,
+    WROpcode,
+    rc_init_attr,
+)
 from weft.tb.app.stage.stage import Stage, play
 
 ENTRIES, ENTRY, KEY, VALUE = 64, 64, 16, 40

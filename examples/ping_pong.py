@@ -12,13 +12,19 @@ from typing import Annotated
 
 import typer
 
-from weft.driver.cm.cmid import CMID, AddrInfo, ConnParam
-from weft.driver.cm.enums import RAI_PASSIVE
-from weft.driver.terms.enums import QPType, WCStatus
-from weft.driver.verbs.device import add_device, remove_device
-from weft.driver.verbs.qp import QPCap, QPInitAttr
-from weft.model.functional.host import connected_pair, run_apps
-from weft.model.link import LinkConfig
+from weft.driver import (
+    CMID,
+    AddrFlag,
+    AddrInfo,
+    ConnParam,
+    QPCap,
+    QPInitAttr,
+    QPType,
+    WCStatus,
+    add_device,
+    remove_device,
+)
+from weft.model.functional.host import LinkConfig, connected_pair, run_apps
 
 PORT = "7471"
 WISH = struct.Struct("!II")      # private data of the client's request: number of rounds, bytes per message
@@ -26,7 +32,7 @@ WISH = struct.Struct("!II")      # private data of the client's request: number 
 
 def server(address, port=PORT):
     """Serve one client: return each message, until it ends."""
-    here = AddrInfo(src=address, src_service=port, flags=RAI_PASSIVE)
+    here = AddrInfo(src=address, src_service=port, flags=AddrFlag.PASSIVE)
     with CMID(here, queue_pair()) as listener:
         listener.listen(backlog=1)
         with listener.get_request() as connection:      # waits for a client

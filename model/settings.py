@@ -1,11 +1,11 @@
-"""Settings that several commands share, with the mechanism of :mod:`weft.driver.settings`."""
+"""Settings that several commands share, with the mechanism of :mod:`weft.driver.terms.settings`."""
 
 import os
 from pathlib import Path
 from typing import Any
 
 from weft.driver.congestion.on_cards import ON_CARDS, why_not
-from weft.driver.settings import BadSetting, BadSettings, Field, Setting, check, fields, unknown, words
+from weft.driver.terms.settings import BadSetting, BadSettings, Field, Setting, check, fields, unknown, words
 from weft.hdl.contract import params, wire
 
 __all__ = ["CONGESTION", "BadSetting", "BadSettings", "Field", "PMTUS", "PRESET", "RTT_US", "SEED", "SEED_MAX",

@@ -1,17 +1,13 @@
 """Two programs that know an address and a port; they run on two simulated hosts."""
 
-from weft.driver.cm.cmid import CMID, AddrInfo
-from weft.driver.cm.enums import RAI_PASSIVE
-from weft.driver.terms.enums import QPType
-from weft.driver.verbs.device import add_device
-from weft.driver.verbs.qp import QPInitAttr
+from weft.driver import CMID, AddrFlag, AddrInfo, QPInitAttr, QPType, add_device
 from weft.model.functional.host import connected_pair, run_apps
 
 QP = QPInitAttr(qp_type=QPType.RC)
 
 
 def server():
-    with CMID(AddrInfo(src="10.0.0.1", src_service="7471", flags=RAI_PASSIVE), QP) as listener:
+    with CMID(AddrInfo(src="10.0.0.1", src_service="7471", flags=AddrFlag.PASSIVE), QP) as listener:
         listener.listen(backlog=16)
         with listener.get_request() as connection:      # waits
             memory = connection.reg_msgs(64)

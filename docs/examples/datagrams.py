@@ -2,11 +2,8 @@
 
 from two_hosts import TwoHosts
 
+from weft.driver import AH, GID, QP, SGE, AHAttr, GlobalRoute, QPAttr, QPCap, QPInitAttr, QPType, RecvWR, SendWR
 from weft.driver.datagram.packet import GRH_BYTES
-from weft.driver.terms.enums import QPType
-from weft.driver.verbs.addr import AH, GID, AHAttr, GlobalRoute
-from weft.driver.verbs.qp import QP, QPAttr, QPCap, QPInitAttr
-from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 
 QKEY = 0x11111111
 

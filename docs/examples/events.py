@@ -2,7 +2,7 @@
 
 from two_hosts import TwoHosts
 
-from weft.driver.verbs.wr import RecvWR
+from weft.driver import RecvWR
 
 hosts = TwoHosts()
 a, b = hosts.a, hosts.b

@@ -1,14 +1,7 @@
 """One host writes 1 MiB into the memory of another, over a link that loses one packet in fifty."""
 
-from weft.driver.terms.enums import AccessFlag, WROpcode
-from weft.driver.verbs.context import Context
-from weft.driver.verbs.cq import CQ
-from weft.driver.verbs.mr import MR
-from weft.driver.verbs.pd import PD
-from weft.driver.verbs.qp import QP, rc_init_attr
-from weft.driver.verbs.wr import SGE, SendWR
-from weft.model.functional.host import connected_pair
-from weft.model.link import LinkConfig
+from weft.driver import CQ, MR, PD, QP, SGE, AccessFlag, Context, SendWR, WROpcode, rc_init_attr
+from weft.model.functional.host import LinkConfig, connected_pair
 
 SIZE = 1 << 20
 _, devices, _ = connected_pair(seed=1, forward=LinkConfig(loss=0.02))

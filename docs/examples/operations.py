@@ -2,9 +2,7 @@
 
 from two_hosts import TwoHosts
 
-from weft.driver.terms.enums import AccessFlag, WCOpcode, WROpcode
-from weft.driver.verbs.mr import MR
-from weft.driver.verbs.wr import SGE, RecvWR, SendWR
+from weft.driver import MR, SGE, AccessFlag, RecvWR, SendWR, WCOpcode, WROpcode
 
 MAY = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC
 

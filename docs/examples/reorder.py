@@ -2,7 +2,7 @@
 
 from two_hosts import TwoHosts
 
-from weft.driver.verbs.config import ContextConfig
+from weft.driver import ContextConfig
 from weft.model.link import LinkConfig
 
 SIZE = 1 << 20

@@ -1,15 +1,11 @@
 """Two hosts without a card: RoCEv2 in software, over a link that loses one frame in twenty."""
 
+from weft.driver import CQ, PD, SGE, AccessFlag, RecvWR, SendWR, WROpcode, rc_init_attr
 from weft.driver.soft.ports.memory import MemoryPort
 from weft.driver.soft.ports.pump import Pump
 from weft.driver.soft.rc.context import SoftContext
 from weft.driver.soft.rc.mr import SoftMR
 from weft.driver.soft.rc.qp import SoftQP
-from weft.driver.terms.enums import AccessFlag, WROpcode
-from weft.driver.verbs.cq import CQ
-from weft.driver.verbs.pd import PD
-from weft.driver.verbs.qp_init_attr import rc_init_attr
-from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.model.link import Link, LinkConfig
 from weft.model.loop import EventLoop
 

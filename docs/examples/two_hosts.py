@@ -2,15 +2,8 @@
 
 from dataclasses import dataclass
 
-from weft.driver.terms.enums import AccessFlag, WROpcode
-from weft.driver.verbs.context import Context
-from weft.driver.verbs.cq import CQ, CompChannel
-from weft.driver.verbs.mr import MR
-from weft.driver.verbs.pd import PD
-from weft.driver.verbs.qp import QP, rc_init_attr
-from weft.driver.verbs.wr import SGE, SendWR
-from weft.model.functional.host import connected_pair, run_apps
-from weft.model.link import LinkConfig
+from weft.driver import CQ, MR, PD, QP, SGE, AccessFlag, CompChannel, Context, SendWR, WROpcode, rc_init_attr
+from weft.model.functional.host import LinkConfig, connected_pair, run_apps
 
 
 @dataclass

@@ -23,7 +23,7 @@ def _address(name: str | bytes | None, flags: int) -> int:
     for family, *_, address in found:
         if family == socket.AF_INET:
             return int.from_bytes(socket.inet_aton(str(address[0])), "big")
-    raise NotSupported(f"{_text(name)} has no IPv4 address; the card speaks IPv4")
+    raise NotSupported(f"{_text(name)} has no IPv4 address; the card supports IPv4 only")
 
 
 def _port(service: str | bytes | None) -> int:

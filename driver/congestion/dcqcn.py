@@ -10,7 +10,7 @@ bandwidth-delay products is an addition: the paper has none, and it bounds the q
 from dataclasses import dataclass
 from typing import Annotated
 
-from weft.driver.settings import Setting, check
+from weft.driver.terms.settings import Setting, check
 
 from .algorithm import BDPS_MAX, NS_BITS
 

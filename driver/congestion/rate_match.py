@@ -24,7 +24,7 @@ import math
 from dataclasses import dataclass
 from typing import Annotated
 
-from weft.driver.settings import Setting, check
+from weft.driver.terms.settings import Setting, check
 
 from .algorithm import BDPS_MAX, NS_BITS
 

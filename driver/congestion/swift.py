@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Annotated
 
-from weft.driver.settings import BadSetting, Setting, check
+from weft.driver.terms.settings import BadSetting, Setting, check
 
 from .algorithm import BDPS_MAX, NS_BITS
 

@@ -25,12 +25,12 @@ _MORE_FRAGMENTS = 1
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """Received datagram.
+    """Datagram.
 
     Attributes
     ----------
     grh : bytes
-        ``GRH_BYTES`` of header for the receive: 20 undefined ones, then the IPv4 header.
+        Of a received datagram: ``GRH_BYTES`` of header for the receive, 20 undefined ones, then the IPv4 header.
     """
 
     src_ip: int
@@ -38,10 +38,10 @@ class Packet:
     dest_ip: int
     dest_qp: int
     qkey: int
-    solicited: bool
-    imm: int | None
-    grh: bytes
     data: bytes
+    solicited: bool = False
+    imm: int | None = None
+    grh: bytes = b""
 
 
 def is_group(ip: int) -> bool:
@@ -60,16 +60,16 @@ def payload_limit(slot_bytes: int) -> int:
     return max((pmtu for pmtu in wire.PMTUS.values() if pmtu <= space), default=0)
 
 
-def build(data: bytes, *, dst_mac: int, src_mac: int, src_ip: int, dest_ip: int, sport: int, src_qp: int, dest_qp: int,
-          qkey: int, psn: int, solicited: bool = False, imm: int | None = None) -> bytes:
-    """Return the frame of a datagram, with the tag if ``dest_ip`` is a group."""
-    extensions = wire.DETH.pack(qkey=qkey, src_qp=src_qp)
-    if imm is not None:
-        extensions += wire.IMMDT.pack(imm=imm)
+def build(packet: Packet, *, src_mac: int, dst_mac: int, sport: int, psn: int) -> bytes:
+    """Return the frame of a datagram, with the tag if it goes to a group."""
+    extensions = wire.DETH.pack(qkey=packet.qkey, src_qp=packet.src_qp)
+    if packet.imm is not None:
+        extensions += wire.IMMDT.pack(imm=packet.imm)
     frame = wire.build_frame(
-        opcode=wire.UD_SEND_ONLY + (imm is not None), dst_mac=dst_mac, src_mac=src_mac, src_ip=src_ip, dst_ip=dest_ip,
-        sport=sport, dest_qp=dest_qp, psn=psn, solicited=int(solicited), extensions=extensions, payload=data)
-    return frame[:_TAG_AT] + TAG + frame[_TAG_AT:] if is_group(dest_ip) else frame
+        opcode=wire.UD_SEND_ONLY + (packet.imm is not None), dst_mac=dst_mac, src_mac=src_mac, src_ip=packet.src_ip,
+        dst_ip=packet.dest_ip, sport=sport, dest_qp=packet.dest_qp, psn=psn, solicited=int(packet.solicited),
+        extensions=extensions, payload=packet.data)
+    return frame[:_TAG_AT] + TAG + frame[_TAG_AT:] if is_group(packet.dest_ip) else frame
 
 
 def parse(frame: bytes) -> Packet | None:
@@ -85,8 +85,8 @@ def parse(frame: bytes) -> Packet | None:
     if with_imm:
         imm = wire.IMMDT.unpack(frame[at:]).imm
         at += wire.IMMDT.size_bytes
-    return Packet(ipv4.src, deth.src_qp, ipv4.dst, bth.dest_qp, deth.qkey, bool(bth.solicited), imm,
-                  bytes(GRH_BYTES - wire.IPV4.size_bytes) + bytes(frame[_IP]), bytes(frame[at:end]))
+    return Packet(ipv4.src, deth.src_qp, ipv4.dst, bth.dest_qp, deth.qkey, bytes(frame[at:end]), bool(bth.solicited),
+                  imm, bytes(GRH_BYTES - wire.IPV4.size_bytes) + bytes(frame[_IP]))
 
 
 def parse_group(frame: bytes) -> Packet | None:

@@ -233,9 +233,10 @@ class DatagramEngine:
             started.sent = True
             return WCStatus.SUCCESS
         qkey = self._attr().qkey if request.remote_qkey & _OWN_QKEY else request.remote_qkey
-        frame = build(data, dst_mac=mac, src_mac=self.card.mac, src_ip=self.card.ip, dest_ip=request.ip,
-                      sport=self._sport(request), src_qp=self.qp_num, dest_qp=request.remote_qpn, qkey=qkey,
-                      psn=self._psn, solicited=request.solicited, imm=request.imm)
+        packet = Packet(self.card.ip, self.qp_num, request.ip, request.remote_qpn, qkey, data, request.solicited,
+                        request.imm)
+        frame = build(packet, src_mac=self.card.mac, dst_mac=mac, sport=self._sport(request), psn=self._psn)
+
         def sent() -> None:
             started.sent = True
             self.contain(self._complete)

@@ -26,7 +26,28 @@ def write_register(device: Device, name: str, value: int) -> None:
 
 @dataclass(frozen=True)
 class Capabilities:
-    """Sizes of a card, from the registers ``version`` and ``cap_*``."""
+    """Sizes of a card, from the registers ``version`` and ``cap_*``.
+
+    Attributes
+    ----------
+    version : tuple of int
+        Three numbers of the interface.
+    max_qp, max_mr, max_pte : int
+        Entries of the tables of QPs, memory regions and pages. Programs get QPs from index 2 on.
+    window_bits : int
+        Bits of the bitmap window of each QP.
+    cache_entries : int
+        Nodes in the head cache.
+    max_extents : int
+        Extents of the knitting buffer.
+    msix_vectors : int
+    max_prefetch_depth : int
+        Largest number of nodes of a list in the head cache.
+    block_number_bits : int
+        Bits of a block's number in its extent.
+    inline_bytes : int
+        Largest payload in a descriptor; 0 if the card does not support any.
+    """
 
     version: tuple[int, int, int]
     max_qp: int
@@ -56,8 +77,8 @@ class Capabilities:
         if found[:2] != abi.VERSION[:2]:
             text = ".".join(map(str, found))
             raise IncompatibleCard(
-                f"the card speaks interface version {text}, this driver {'.'.join(map(str, abi.VERSION))}"
-            )
+                f"the card has interface version {text} and this driver {'.'.join(map(str, abi.VERSION))}; install the "
+                "driver that belongs to the card")
         tables, adamap, misc, transmit = (
             read_register(device, f"cap_{n}") for n in ("tables", "adamap", "misc", "transmit"))
         max_qp, max_mr, max_pte = (1 << (tables >> shift & 0xFF) for shift in (0, 8, 16))

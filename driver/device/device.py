@@ -162,6 +162,11 @@ class Device(abc.ABC):
     def pin(self, address: int, length: int) -> DmaBuffer:
         """Pin memory that the program allocated, and return it as a :class:`DmaBuffer`.
 
+        Parameters
+        ----------
+        address, length : int
+            Virtual address, and bytes.
+
         Raises
         ------
         NotSupported
@@ -173,6 +178,13 @@ class Device(abc.ABC):
         """Pin pages of a file that other processes map as well, and return them as a :class:`DmaBuffer`.
 
         :meth:`free` unmaps them.
+
+        Parameters
+        ----------
+        fd : int
+            Descriptor of the file.
+        offset, size : int
+            Bytes; ``offset`` is a multiple of 4096.
 
         Raises
         ------
@@ -204,7 +216,7 @@ class Device(abc.ABC):
 
     @property
     def for_programs(self) -> ProgramMapping:
-        """Part of other processes in :meth:`attach`."""
+        """Steps that another process takes itself before :meth:`attach`."""
         return ProgramMapping()
 
     def detach(self, buffer: DmaBuffer) -> None:

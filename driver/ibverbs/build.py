@@ -26,7 +26,7 @@ class CannotBuild(Exception):
 def missing():
     """Return a sentence if a tool or a header is missing, or None."""
     if compiler() is None:
-        return "no C compiler is there; on Debian: apt-get install gcc"
+        return "there is no C compiler; on Debian: apt-get install gcc"
     if not Path(NEEDED).exists():
         return f"{NEEDED} is missing; on Debian: apt-get install libibverbs-dev"
     return None

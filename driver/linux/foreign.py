@@ -82,7 +82,7 @@ class ForeignRanges:
         return len(self._buffers)
 
     def attach(self, memory, address, size, va, page_bytes):
-        """As :meth:`weft.driver.device.device.Device.attach`.
+        """Give the card pages of another process: see :meth:`weft.driver.device.device.Device.attach`.
 
         Raises
         ------

@@ -67,7 +67,7 @@ class IommufdMapper:
             raise
 
     def map(self, va, length):
-        """As :meth:`weft.driver.linux.mapper.PhysicalMapper.map`."""
+        """Map a range for the card: see :meth:`weft.driver.linux.mapper.PhysicalMapper.map`."""
         argument = MAP.pack(size=MAP.size_bytes, flags=FIXED_IOVA | WRITEABLE | READABLE, ioas_id=self.ioas_id,
                             user_va=va, length=length, iova=va)
         try:
@@ -77,7 +77,7 @@ class IommufdMapper:
         return list(range(va, va + length, PAGE))
 
     def unmap(self, va, length):
-        """As :meth:`weft.driver.linux.mapper.PhysicalMapper.unmap`."""
+        """Unmap a range: see :meth:`weft.driver.linux.mapper.PhysicalMapper.unmap`."""
         self._ioctl(self.file, IOAS_UNMAP, UNMAP.pack(size=UNMAP.size_bytes, ioas_id=self.ioas_id, iova=va,
                                                       length=length))
 

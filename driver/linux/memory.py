@@ -46,7 +46,7 @@ class LinuxMemory:
     # -------------------------------------------------------------------------------------- memory
 
     def alloc(self, size, *, align=64, contiguous=True, page_bytes=PAGE):
-        """As :meth:`weft.driver.device.device.Device.alloc`.
+        """Allocate memory: see :meth:`weft.driver.device.device.Device.alloc`.
 
         Raises
         ------
@@ -61,7 +61,7 @@ class LinuxMemory:
             return self._from_region(size, align)
         if not scattered and size > HUGE:
             raise OutOfResources(
-                f"{size} contiguous bytes; a card without an IOMMU finds {HUGE} of them in a huge page")
+                f"{size} contiguous bytes; without an IOMMU at most {HUGE}, a huge page, are possible")
         length = -(-size // page_bytes) * page_bytes
         slack = max(0, align - page_bytes)
         mapping = map_huge(length + slack) if page_bytes == HUGE else mmap.mmap(-1, length + slack)
@@ -88,8 +88,8 @@ class LinuxMemory:
             with contextlib.suppress(OutOfResources, MemoryError):
                 return self._in_region(region, size, align)
         if size > HUGE:
-            raise OutOfResources(f"{size} contiguous bytes; a card without an IOMMU finds {HUGE} of them in a huge "
-                                 "page, or more in a u-dma-buf")
+            raise OutOfResources(f"{size} contiguous bytes; without an IOMMU at most {HUGE}, a huge page, are "
+                                 "possible, or more in a u-dma-buf")
         mapping = map_huge(HUGE)
         try:
             pages = self.mapper.map(address_of(mapping), HUGE)
@@ -136,7 +136,9 @@ class LinuxMemory:
     # ------------------------------------------------------------------------------ memory of the program
 
     def pin(self, address, length):
-        """As :meth:`weft.driver.device.device.Device.pin`. The same pages may be pinned repeatedly.
+        """Pin memory of the program: see :meth:`weft.driver.device.device.Device.pin`.
+
+        The same pages may be pinned repeatedly.
 
         Raises
         ------
@@ -163,7 +165,7 @@ class LinuxMemory:
         self._pieces.release(pieces)
 
     def buffer_at(self, va, length):
-        """As :meth:`weft.driver.device.device.Device.buffer_at`."""
+        """Return the buffer of a range: see :meth:`weft.driver.device.device.Device.buffer_at`."""
         for buffer in self._pins:
             if buffer.va <= va and va + length <= buffer.va + buffer.size:
                 return buffer

@@ -42,7 +42,7 @@ class VfioMapper:
         self.container, self._ioctl = container, ioctl
 
     def map(self, va, length):
-        """As :meth:`weft.driver.linux.mapper.PhysicalMapper.map`."""
+        """Map a range for the card: see :meth:`weft.driver.linux.mapper.PhysicalMapper.map`."""
         argument = DMA_MAP.pack(argsz=DMA_MAP.size_bytes, flags=READ | WRITE, vaddr=va, iova=va, size=length)
         try:
             self._ioctl(self.container, MAP_DMA, argument)
@@ -51,7 +51,7 @@ class VfioMapper:
         return list(range(va, va + length, PAGE))
 
     def unmap(self, va, length):
-        """As :meth:`weft.driver.linux.mapper.PhysicalMapper.unmap`."""
+        """Unmap a range: see :meth:`weft.driver.linux.mapper.PhysicalMapper.unmap`."""
         self._ioctl(self.container, UNMAP_DMA, DMA_UNMAP.pack(argsz=DMA_UNMAP.size_bytes, iova=va, size=length))
 
     @property

@@ -99,7 +99,7 @@ class WindowTable:
         if self.indices.free >= count + (reserve if self.open else 0):
             return True
         if not self.open:
-            raise MemoryError(f"{count} memory regions are not free")
+            raise MemoryError(f"the card has no {count} free memory regions, and no window will free any")
         self._waiting[wake] = None
         return False
 

@@ -109,7 +109,10 @@ class PciDevice(Device):
         self._interrupts = self._access.set_msix(self._events[:vectors])
 
     def wait(self, timeout_ns: float) -> bool:
-        """As :meth:`weft.driver.device.device.Device.wait`. Without interrupts, a short sleep that returns true."""
+        """Wait for an interrupt: see :meth:`weft.driver.device.device.Device.wait`.
+
+        Without interrupts this is a short sleep, which returns true.
+        """
         if not self._interrupts:
             time.sleep(min(timeout_ns, POLL_NS) / 1e9)
             return True

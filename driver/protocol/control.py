@@ -9,8 +9,18 @@ from weft.hdl.contract import wire
 class ControlFrame:
     """Control frame to the peer.
 
-    ``payload`` is the node of a LOSS_REPORT. ``limited`` and ``serial`` belong to RECEIVE_LIMIT.
-    ``sport`` is the UDP source port, or None for that of the QP.
+    Attributes
+    ----------
+    psn, rsn, msn : int
+        24 bit each.
+    syndrome : int
+        Of an ACKNOWLEDGE: positive, RNR NAK or NAK, by ``wire.Syndrome``.
+    payload : bytes
+        Node of a LOSS_REPORT.
+    limited, serial : bool, int
+        Of a RECEIVE_LIMIT.
+    sport : int or None
+        UDP source port; None: that of the QP.
     """
 
     opcode: wire.Opcode

@@ -99,8 +99,17 @@ class ServedSRQ(SRQ):
             self.ring.close()
 
 
-def _datagram(wr_id, opcode, flags, sges, address, number, qkey, imm, inline):
-    """Return the request of a datagram. Raises Violation for an operation that datagrams do not have."""
+def _datagram(opcode, flags, numbers, sges, inline):
+    """Return the request of a datagram, whose arguments are those of :func:`~weft.driver.verbs.requests.operation_of`.
+
+    The remote address is that of the address handle, the compare value the QPN, the ``rkey`` the Q_Key.
+
+    Raises
+    ------
+    Violation
+        If datagrams do not have the operation.
+    """
+    wr_id, address, qkey, imm, number, _ = numbers
     if opcode not in SENDS:
         raise Violation(f"opcode {opcode.name} on a UD queue pair")
     signaled, _, solicited, _ = flags
@@ -186,10 +195,11 @@ class ServedQP(QP):
         else:
             sges = _sges(mapping, at, count, self._keys)
         self.sends.took()
+        numbers = wr_id, remote, rkey, imm, compare, swap
         if self.qp_type is QPType.UD:
-            return _datagram(wr_id, opcode, flags, sges, remote, compare, rkey, imm, inline)
+            return _datagram(opcode, flags, numbers, sges, inline)
         try:
-            return operation_of(opcode, flags, (wr_id, remote, rkey, imm, compare, swap), sges, inline)
+            return operation_of(opcode, flags, numbers, sges, inline)
         except InvalidValue:
             operation = Operation(wr_id, opcode, [], 0)
             operation.refuse(WCStatus.LOC_LEN_ERR)

@@ -7,6 +7,7 @@ class Closing:
     """Object with ``close()``, which is called at the end of its ``with`` block."""
 
     def close(self) -> None:
+        """Release the resources of the object."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 class MappingMethod(enum.IntEnum):
-    """Part of the program in it.
+    """Part of the program in the mapping of its memory.
 
     The kernel maps only memory of the process that asks for it. So if the card has an IOMMU, a program maps its pages
     itself, at the addresses that the driver assigned.

@@ -77,7 +77,7 @@ def ipv4_of(gid: GID | str) -> int:
     """
     ip = (gid if isinstance(gid, GID) else GID(gid)).ipv4
     if ip is None:
-        raise InvalidValue(f"the GID {gid} is not an IPv4-mapped one (::ffff:a.b.c.d); the card speaks IPv4")
+        raise InvalidValue(f"the GID {gid} is not an IPv4-mapped one (::ffff:a.b.c.d); the card supports IPv4 only")
     return ip
 
 

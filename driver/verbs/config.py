@@ -31,6 +31,8 @@ class ContextConfig:
         See the registers of those names.
     probe_timeout_ns : int
         Idle time before a tail probe: two round trips and a margin.
+    chunk_bytes : int
+        Largest payload of one descriptor; a longer write takes several.
     extent_bytes, max_extents, knitting_alpha
         See :class:`~weft.driver.knitting.buffer.KnittingBuffer`.
     waiting_runs_max : int
@@ -45,6 +47,8 @@ class ContextConfig:
         Longest wait for the response to a command, after which it raises
         :class:`~weft.driver.queue.command.CommandTimeout`. Its objects belong to the card until the response or a
         reset. A simulated card in another process of a loaded machine needs more than the default.
+    reset : bool
+        Reset the card when the context opens it.
     path_search : bool
         A QP whose probes go unanswered changes its UDP source port, and so its path: see
         :class:`~weft.driver.send.path_search.PathSearch`.
@@ -103,11 +107,11 @@ class ContextConfig:
         if self.pfc_priority is not None:
             between("pfc_priority", self.pfc_priority, 0, wire.PRIORITIES - 1)
         if self.extent_bytes % abi.BLOCK_BYTES:
-            raise InvalidValue(f"extent_bytes is {self.extent_bytes}, no multiple of {abi.BLOCK_BYTES}")
+            raise InvalidValue(f"extent_bytes is {self.extent_bytes}; it must be a multiple of {abi.BLOCK_BYTES}")
         between("cm_timeout.response_timeout", self.cm_timeout.response_timeout, 1, 31)
         between("cm_timeout.retries", self.cm_timeout.retries, 0, 15)
         if not self.knitting_alpha > 0:
-            raise InvalidValue(f"knitting_alpha is {self.knitting_alpha}, not more than 0")
+            raise InvalidValue(f"knitting_alpha is {self.knitting_alpha}; it must be more than 0")
 
     @property
     def pfc_word(self) -> int:
@@ -118,4 +122,5 @@ class ContextConfig:
                               "little")
 
     def log2(self, ring: abi.Ring) -> int:
+        """Return the log2 of the depth of a ring."""
         return self.ring_log2 if isinstance(self.ring_log2, int) else self.ring_log2.get(ring, 6)

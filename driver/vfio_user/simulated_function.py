@@ -53,7 +53,7 @@ class SimulatedFunction(abc.ABC):
     # ------------------------------------------------------------------------------------------- client
 
     def region_read(self, region: int, offset: int, count: int) -> bytes:
-        """As :meth:`weft.driver.vfio_user.server.Function.region_read`."""
+        """Read from a region: see :meth:`weft.driver.vfio_user.server.Function.region_read`."""
         if region == Region.CONFIG:
             return self.config.read(offset, count)
         if self.config.memory_space:
@@ -61,7 +61,7 @@ class SimulatedFunction(abc.ABC):
         return self._refused_read(count)
 
     def region_write(self, region: int, offset: int, data: bytes) -> None:
-        """As :meth:`weft.driver.vfio_user.server.Function.region_write`."""
+        """Write to a region: see :meth:`weft.driver.vfio_user.server.Function.region_write`."""
         if region == Region.CONFIG:
             self.config.write(offset, data)
             self._configured()

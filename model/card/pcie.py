@@ -8,10 +8,10 @@ from weft.hdl.contract.abi import BLOCK_BYTES, HOST_TO_CARD
 from .timing import BEAT_BYTES, CYCLE_NS, HostTiming, edge
 from .write_engine import WriteEngine
 
-COMPLETION_LINES, COMPLETION_HEADERS = 384, 128     # see hdl/pcie/completion_credit.py
-UNIT_LINES = (1, 2, 4)
+COMPLETION_LINES, COMPLETION_HEADERS = 384, 128     # completion buffer: see hdl/pcie/completion_credit.py
+UNIT_LINES = (1, 2, 4)      # units at which a host may split completions, in lines of 64 bytes
 LONG_BEATS = (0, 3, 4)      # by unit: a completion of at least this many beats was not split at a smaller unit
-TRUST = 64
+TRUST = 64                  # long completions after which a unit counts as the host's
 WEIGHED = 2 * CYCLE_NS      # between reads; also after the last but one on RQ, since two may wait there
 LINE_COMMAND, LINE_ADAMAP, LINE_CLIENTS = range(len(HOST_TO_CARD), len(HOST_TO_CARD) + 3)   # after the rings
 SOURCES = 3         # of reads, in round robin: lines, payload, raw frames
@@ -24,6 +24,7 @@ class Read:
     Attributes
     ----------
     bytes : int
+        In whole double words.
     needed : tuple of int
         Largest number of its completions, by unit.
     answered : callable(time_ns)

@@ -1,5 +1,6 @@
 """Description of a fabric: hosts, switches, links, and the flows and background traffic between hosts."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -117,8 +118,10 @@ class Fabric:
         names = self.nodes
         if not self.hosts:
             raise BadSettings("a fabric needs hosts")
-        if len(set(names)) != len(names) or len(names) > NODES_MAX:
-            raise BadSettings(f"a fabric has at most {NODES_MAX} nodes, and their names differ")
+        if len(names) > NODES_MAX:
+            raise BadSettings(f"the fabric has {len(names)} nodes; at most {NODES_MAX} are possible")
+        if twice := [name for name, count in Counter(names).items() if count > 1]:
+            raise BadSettings(f"{twice[0]!r} is the name of two nodes; give each node another name")
         ends = [(link.a, link.b) for link in self.links]
         if len({frozenset(pair) for pair in ends}) != len(ends):
             raise BadSettings("two links have the same ends; put a switch into one of them")
@@ -126,7 +129,7 @@ class Fabric:
             if a == b or a not in names or b not in names:
                 raise BadSettings(f"a link from {a!r} to {b!r} needs two nodes of the fabric")
         if self.watched not in ends and self.watched[::-1] not in ends:
-            raise BadSettings(f"there is no link from {self.watched[0]!r} to {self.watched[1]!r} to be watched")
+            raise BadSettings(f"watched is {self.watched[0]!r} to {self.watched[1]!r}; there is no such link")
         for host in self.hosts:
             if sum(host in pair for pair in ends) != 1:
                 raise BadSettings(f"host {host!r} needs exactly one link")

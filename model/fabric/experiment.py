@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from weft.driver.congestion.algorithms import ALGORITHMS
-from weft.driver.settings import fields
+from weft.driver.terms.settings import fields
 
 from ..settings import PMTUS, BadSetting, Setting, check
 from ..wan.experiment import WIRE_BYTES

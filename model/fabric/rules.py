@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.driver.congestion.algorithm import NS_BITS
 from weft.driver.congestion.algorithms import ALGORITHMS
-from weft.driver.settings import fields
+from weft.driver.terms.settings import fields
 
 from ..machine_code import compiled
 

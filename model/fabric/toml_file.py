@@ -30,7 +30,7 @@ def read(path: Path) -> Fabric:
     except (OSError, ValueError, RecursionError) as error:
         raise BadSettings(f"{str(path)!r} is not a TOML file that can be read: {error}") from None
     if unknown := set(found) - {"hosts", "watched", *TABLES}:
-        raise BadSettings(f"{sorted(unknown)[0]!r} is nothing of a fabric; it has hosts, watched, {', '.join(TABLES)}")
+        raise BadSettings(f"a fabric has no {sorted(unknown)[0]!r}; it has hosts, watched, {', '.join(TABLES)}")
     parts = {name: _tables(found.get(name, []), name, kind) for name, kind in TABLES.items()}
     if not (links := parts["link"]):
         raise BadSettings("a fabric needs links; write each as [[link]]")

@@ -18,6 +18,7 @@ from weft.model.loop import EventLoop
 from .card import FunctionalCard
 from .memory import HostMemory
 
+__all__ = ["App", "FunctionalDevice", "LinkConfig", "connected_pair", "run_apps"]
 ACQUIRE_NS = 1_000     # interval of a program's attempts to take a lock
 
 

@@ -46,6 +46,7 @@ class HostMemory:
         return frames
 
     def alloc(self, size, align, contiguous, page_bytes):
+        """Return a new buffer: see :meth:`weft.driver.device.device.Device.alloc`."""
         pages = -(-max(size, 1) // PAGE)
         step = page_bytes // PAGE
         align_frames = max(1, -(-align // PAGE), step)
@@ -86,6 +87,7 @@ class HostMemory:
         return self._pages.is_attached(address // PAGE)
 
     def free(self, buffer):
+        """Free a buffer of :meth:`alloc`."""
         for f in buffer.frames:
             del self._pages[f]
         buffer.frames = buffer._pages = []
@@ -110,6 +112,12 @@ class HostMemory:
         return b"".join(bytes(page[at:at + n]) for page, at, n in self._walk(physical, length))
 
     def write(self, physical, data):
+        """Store bytes at a physical address.
+
+        Raises
+        ------
+        AccessError
+        """
         at, length = physical % PAGE, len(data)
         if 0 < length <= PAGE - at:
             self._pages[physical // PAGE][at:at + length] = data
@@ -136,7 +144,7 @@ class MemoryBuffer(DmaBuffer):
 
     def _pieces(self, offset, length):
         if offset < 0 or offset + length > self.size:
-            raise ValueError(f"{length} bytes at offset {offset} of a buffer of {self.size}")
+            raise ValueError(f"{length} bytes from {offset} on exceed a buffer of {self.size} bytes")
         while length:
             n = min(length, PAGE - offset % PAGE)
             yield self.physical(offset), n

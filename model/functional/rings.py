@@ -89,7 +89,7 @@ class CardRings:
         elif not behind:
             self.prod[ring] = (index + 1) % wrap
             assert not self.card.checks_driver or data in (None, self.entry(ring, index)), \
-                f"{ring.name}[{index}] is not what was pushed"
+                f"{ring.name}[{index}] differs from the entry that was pushed"
 
     def free(self, ring):
         """Return the number of entries that the driver may add to a host-to-card ring."""

@@ -15,14 +15,30 @@ def signed24(value):
 
 @dataclass(slots=True)
 class WindowVerdict:
-    """Verdict of the window for a packet, and the holes found."""
+    """Verdict of the window for a packet, and the holes found.
+
+    Attributes
+    ----------
+    verdict : int
+        ``ACCEPT`` to ``FAR``.
+    psn, base : int
+        Of the packet, and of the window afterwards; unbounded.
+    holes : int
+        Holes of the QP so far.
+    progress : bool
+        The driver must get a PROGRESS report: no packet of the window is missing any more.
+    lost : list of (psn, length)
+        Runs of new holes.
+    seal : bool
+        The open node of the QP must be closed and reported.
+    """
 
     verdict: int
     psn: int
     base: int
     holes: int
     progress: bool
-    lost: list = field(default_factory=list)   # (psn, length) runs
+    lost: list = field(default_factory=list)
     seal: bool = False
 
 
@@ -46,8 +62,19 @@ class Window:
     def judge(self, psn, *, retransmission=False, probe=False, ack_req=False, space=True, reorder=1, guard=0):
         """Return the verdict for a packet with 24-bit ``psn``.
 
-        Internal PSNs are unbounded integers from ``base`` on. ``guard`` is the number of high bits, of the 23 bits of a
-        distance ahead, that must be zero; a PSN further ahead is FAR.
+        Internal PSNs are unbounded integers from ``base`` on.
+
+        Parameters
+        ----------
+        psn : int
+        retransmission, probe, ack_req : bool
+            Kind of the packet; it requests an acknowledgement.
+        space : bool
+            The match queue has space for a retransmission.
+        reorder : int
+            Positions by which packets may be reordered before a missing one counts as lost, 1 or more.
+        guard : int
+            Number of high bits, of the 23 bits of a distance ahead, that must be zero; a PSN further ahead is FAR.
         """
         reorder = min(max(reorder, 1), self.bits)
         at = self.base + signed24(psn - self.base)

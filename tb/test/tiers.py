@@ -27,6 +27,7 @@ sim/wave
 verify/bench
 verify/calibrate
 verify/conformance/test_suite.py::test_some_cases_pass_on_the_rtl
+verify/document/test_port_waves.py::test_waves_are_current
 verify/fuzz
 verify/interop
 verify/churn

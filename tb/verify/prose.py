@@ -29,6 +29,7 @@ class Rule(NamedTuple):
 
 RULES = (
     Rule(r"^(What|Which|Who|Whose|Whether|Where|How|That which|Those)\b", "imperative or noun phrase", opening=True),
+    Rule(r"^As :", "imperative; see", opening=True),
     Rule(r"(?<=[.;:] )(Whether|Whoever|Whatever|Who|What (?!(is|are|does|do)\b))\b", "noun as subject"),
     Rule(r"^(Who|Whoever|Whatever)\b", "noun as subject"),
     Rule(r"\bwho(ever|soever)\b", "the noun"),
@@ -63,6 +64,9 @@ RULES = (
     Rule(r"\bin (its|their) stead\b|\bin place of\b", "instead of"),
     Rule(r"\bnothing but\b", "only"),
     Rule(r"\bas ever\b", "as before"),
+    Rule(r"\b(speaks?|spoken)\b", "support, have"),
+    Rule(r"\bno( \w+){1,3} (is|are) there\b", "there is no"),
+    Rule(r"\b(is|are) (nothing of|not what)\b", "has no; differs from"),
 )
 # Quoted text, addresses, and the names that a section of a docstring describes.
 QUOTED = re.compile(r"`+[^`\n]*`+|(?<!\w)'[^'\n]*'(?!\w)|\"[^\"\n]*\"|https?://\S+|\]\([^)\n]*\)|"
@@ -154,9 +158,17 @@ def _findings(file):
 
 
 def findings(paths):
-    """Return the findings in files and below folders, as Git lists them, in the order of the files."""
+    """Return the findings in files and below folders, as Git lists them, in the order of the files.
+
+    Raises
+    ------
+    ValueError
+        If a path is outside the checkout.
+    """
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "--", *map(str, paths)],
-                            capture_output=True, text=True, check=True)
+                            capture_output=True, text=True)
+    if listed.returncode:
+        raise ValueError(f"Git does not list these paths: {listed.stderr.strip()}")
     files = [file for file in map(Path, listed.stdout.splitlines()) if file.suffix in (".py", ".md", *COMMENT)
              and file.is_file()]
     with ProcessPoolExecutor() as pool:
@@ -167,7 +179,10 @@ def main(arguments=None):
     """Print the findings in ``PATHS``; without paths, in all files below the current folder. Return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m weft.tb.verify.prose", description=__doc__.partition("\n")[0])
     parser.add_argument("paths", nargs="*", default=["."], metavar="PATHS", help="files and folders that Git lists")
-    found = findings(parser.parse_args(arguments).paths)
+    try:
+        found = findings(parser.parse_args(arguments).paths)
+    except ValueError as error:
+        parser.error(str(error))
     counts = Counter(finding.rule for finding in found)
     for finding in found:
         print(finding)

@@ -7,7 +7,6 @@ CONFIG = iid.CONFIG + bursts.CONFIG + outage.CONFIG + comb.CONFIG
 STATE = iid.STATE + bursts.STATE + outage.STATE + comb.STATE
 
 
-
 @compiled
 def start(w):
     """Draw the initial state of the patterns."""

@@ -51,7 +51,7 @@ def compare(end: Endpoint, size: int) -> None:
     host.send(bytes_of("source") if "source" in end.mrs else None)
     (sent,) = host.receive()
     if "target" in end.mrs and bytes_of("target") != sent:
-        raise TestFailed(f"host {host.side} got other bytes than were sent")
+        raise TestFailed(f"host {host.side} received other bytes than its peer sent")
 
 
 class Stream:

@@ -137,7 +137,7 @@ def send_back(end: Endpoint, size: int, n: int) -> None:
 
 def check(end: Endpoint, size: int, n: int) -> None:
     if end.mrs["target"].read(size, 0) != pattern(size, n):
-        raise TestFailed(f"host {end.host.side} got other bytes than were sent")
+        raise TestFailed(f"host {end.host.side} received other bytes than its peer sent")
 
 
 def fetch(end: Endpoint, size: int, n: int) -> None:

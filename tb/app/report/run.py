@@ -65,7 +65,7 @@ def _compared(path: Path) -> list[figures.Compared] | None:
                                  time_error=float(one["time_error"]), stall_error=float(one["stall_error"]),
                                  mismatches=len(one["mismatches"])) for one in json.loads(path.read_text("utf-8"))]
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise BadTable(f"{str(path)!r} is not what weft calibrate keeps ({error!r}); move it away") from None
+        raise BadTable(f"{str(path)!r} has no results of weft calibrate ({error!r}); move it away") from None
 
 
 def report(output: Path, tables: Path, settings: Sequence[str], *, command: str, **workers: Any) -> int:

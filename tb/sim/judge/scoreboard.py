@@ -76,8 +76,8 @@ class Scoreboard:
         """Check the packets of a connected QP of the driver from now on."""
         psn = qp.attr.rq_psn
         self._incarnations[qp.index] = Incarnation(qp.qp_num, qp.index, qp.generation, psn,
-                                                   Window(self.window_bits, psn),
-                                    self.exercised, self.seen, self._forgotten)
+                                                   Window(self.window_bits, psn), self.exercised, self.seen,
+                                                   self._forgotten)
 
     # ------------------------------------------------------------------------- received frames
 

@@ -102,5 +102,5 @@ class Traffic:
 
     def problems(self):
         """Return a sentence for each side whose data did not arrive."""
-        return [f"what {side} sent is not what {PEER[side]} has" for side in self._senders
+        return [f"the data of {side} and its copy at {PEER[side]} differ" for side in self._senders
                 if self.endpoints[PEER[side]].mr.read(self.scenario.bytes, self._offset(side)) != self._data(side)]

@@ -108,6 +108,7 @@ def test_a_rule_counts_over_all_its_links():
 def test_same_seed_and_same_packets_give_the_same_faults():
     """Other rules and chances of the link do not shift them."""
     rule = FaultRule(chance=0.3)
+
     def lost(*more, seed=1, **config):
         link, rules = ruled(rule, *more, seed=seed, config=LinkConfig(delay_ns=0, **config))
         return [not link.outcome(data(psn), psn) for psn in range(500)], rules[0].faults
@@ -134,6 +135,7 @@ def test_jitter_keeps_order_and_its_bound():
 
 def test_a_function_before_each_frame_may_change_the_link():
     link = Impairments(LinkConfig(delay_ns=0))
+
     def cut(time_ns):
         if time_ns >= 300:
             link.config = LinkConfig(loss=1)

@@ -9,6 +9,7 @@ from weft.tb.verify import prose
 # A sentence for every rule, in the order of the rules; the first ones apply to the beginning of a docstring alone.
 WRONG = """# The sign marks the string as code, so the check of the tree skips it.
 What the card sends.
+As :meth:`send`.
 It is read. Whoever reads it waits.
 Whoever reads it waits.
 Each program whoever starts it runs.
@@ -42,7 +43,10 @@ It comes of a loss.
 The block is to be read.
 It is used in place of a queue.
 It sends nothing but frames.
-It waits as ever.""".split("\n")[1:]
+It waits as ever.
+The card speaks IPv4.
+It ends if no completion is there.
+That is nothing of a fabric.""".split("\n")[1:]
 
 
 @pytest.fixture
@@ -50,7 +54,7 @@ def checkout(tmp_path, monkeypatch):
     """Create a folder in which the check lists every file."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(prose.subprocess, "run", lambda *arguments, **options: type("Listed", (), {
-        "stdout": "\n".join(sorted(file.name for file in tmp_path.iterdir()))}))
+        "stdout": "\n".join(sorted(file.name for file in tmp_path.iterdir())), "returncode": 0}))
     return tmp_path
 
 
@@ -114,3 +118,10 @@ def test_messages_of_the_makefile_of_scripts_and_of_c_are_checked(checkout, caps
     assert prose.main([]) == 1
     assert re.findall(r"^(\w+\S*:\d+): '([^']*)'", capsys.readouterr().out, re.MULTILINE) == [
         ("Makefile:2", "room"), ("block.c:1", "told"), ("run.sh:2", "told")]
+
+
+def test_a_path_outside_the_checkout_is_a_sentence(tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        prose.main([str(tmp_path)])
+    assert ended.value.code == 2
+    assert "Git does not list these paths" in capsys.readouterr().err

@@ -47,7 +47,10 @@ def bottleneck(algorithm: str, flows: int) -> list[Row]:
 
 
 def incast(algorithm: str, fabric: str, senders: int) -> list[Row]:
-    """Return the rows of senders to one host, beside a victim on another port or also on the uplink before both."""
+    """Return the rows of senders to one host, and of a victim: a flow to another port of the same switch.
+
+    With the fabric ``incast-uplink`` all of them also share the uplink to this switch.
+    """
     found, held = measure(SHORT.with_(fabric=fabric, algorithm=algorithm, flows=senders + 1)), algorithm == "swift"
     alone = measure(SHORT.with_(fabric="pair", algorithm=algorithm, flows=1))
     name = f"network_{algorithm}_{fabric}".replace("-", "_") + f"_{senders}" * (senders != INCASTS[0][1])

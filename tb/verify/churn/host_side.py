@@ -59,6 +59,7 @@ class _Entries:
     def release(self, at_once=False):
         pass
 
+
 TEST = preset("test")
 
 

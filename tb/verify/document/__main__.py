@@ -8,7 +8,7 @@ import sys
 import pyarrow.parquet
 
 from weft.tb.app.device.registers import registers_markdown
-from weft.tb.verify.document import goodput, measured
+from weft.tb.verify.document import goodput, measured, timing_diagram
 from weft.tb.verify.document.parts import ROOT, documents, fill, make
 
 if __name__ == "__main__":
@@ -23,3 +23,4 @@ if __name__ == "__main__":
     if sys.argv[1:] and (ROOT / goodput.TABLE).exists():
         goodput.take(pyarrow.parquet.read_table(ROOT / goodput.TABLE).to_pylist())
     goodput.draw()
+    timing_diagram.draw()

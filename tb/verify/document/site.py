@@ -1,11 +1,13 @@
 """Hooks of mkdocs (``mkdocs.yml``): pages from the top of the tree, links to sources, the API reference."""
 
+import inspect
 import posixpath
 import re
 
 from griffe import DocstringSectionKind, Extension
 from mkdocs.structure.files import File
 
+from weft import driver
 from weft.tb.sim.flow.sources import ROOT
 
 TOP = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
@@ -13,9 +15,10 @@ LINK = re.compile(r"(\]\()([^)#\s:]+)((?:#[^)\s]*)?\))")
 ROLE = re.compile(r":(?:class|func|meth|mod|data|attr):<code>~?([\w.]+)</code>")
 # Pages of the API reference: title and folders or modules, in reading order.
 PAGES = {
+    "names": (),      # the table of `weft.driver`
     "verbs": ("driver/verbs", "driver/terms"), "connections": ("driver/cm", "driver/connection"),
     "asyncio": ("driver/aio",), "channel": ("driver/channel",), "device": ("driver/device",),
-    "congestion": ("driver/congestion", "driver/settings.py"),
+    "congestion": ("driver/congestion", "driver/terms/settings.py"),
     "models": ("model/link.py", "model/loss.py", "model/loop.py", "model/functional", "model/wan", "model/fabric"),
     "contract": ("hdl/contract",), "parts": ("hdl/part",), "card": ("hdl/card.py", "hdl/csr.py", "hdl/report.py"),
     "adamap": ("hdl/adamap",), "transmit": ("hdl/transmit",), "receive": ("hdl/receive",), "rings": ("hdl/ring",),
@@ -60,8 +63,19 @@ def on_files(files, config):
         files.append(File.generated(config, page, content=_moved((ROOT / source).read_text(encoding="utf-8"))))
     for title, places in PAGES.items():
         modules = "\n\n".join(f"::: {module}" for place in places for module in _modules(place))
-        files.append(File.generated(config, f"api/{title}.md", content=f"# {title.capitalize()}\n\n{modules}\n"))
+        content = f"# {title.capitalize()}\n\n{modules or _names()}\n"
+        files.append(File.generated(config, f"api/{title}.md", content=content))
     return files
+
+
+def _names():
+    """Return the table of the public names of the driver, with links to the pages that describe them."""
+    rows = ["`from weft.driver import NAME` gets each of them.", "", "| name | description |", "|---|---|"]
+    for name in driver.__all__:
+        value = getattr(driver, name)
+        first = inspect.getdoc(value).partition("\n")[0]
+        rows.append(f"| [`{name}`][{value.__module__}.{name}] | {first} |")
+    return "\n".join(rows)
 
 
 def _moved(text):

@@ -94,19 +94,19 @@ class HeadCacheSpec(Spec):
         self.assume((fill.fill_en + fill.release_en <= 1) & ~(match.flush_en & fill.fill_en))
         self.assume(~(fill.release_en & victim.valid & (retire | match.flush_en)))
 
-        self.check("the entries hold the written nodes, every list a chain",
+        self.check("the entries hold the written nodes, those of a list in a chain",
                    self._chains(copies, begins, peeked))
         own = [c.valid & (c.qpn == looked.qpn) for c in copies]
         hits = [o & ((looked.rsn - c.rsn)[:RSN_BITS + 2] < c.count) for o, c in zip(own, copies, strict=True)]
         self.check("a lookup is recorded", self._looked(copies, looked))
         self.check("the end of the selected list is known", self._ends(copies, selected_list, known))
-        self.check("no RSN of a list in two entries", sum(hits) <= 1)
+        self.check("no two entries hold the same RSN of a list", sum(hits) <= 1)
         self.check("a lookup finds the entry that holds the RSN, and no other", match.hit == Cat(hits).any())
-        self.check("a list with nodes has one head, where it begins", match.head == Cat(own).any())
-        self.check("the head is the node with which the list begins",
+        self.check("a list has a head if it has nodes", match.head == Cat(own).any())
+        self.check("the head is the first node of its list",
                    ~match.head | (copies[match.head_index].rsn == begins[looked.qpn]))
         first = copies[match.head_index]
-        self.check("the node after the head is distinguished from others", ~match.hit | match.settles | (
+        self.check("the node after the head is recognized", ~match.hit | match.settles | (
             match.next == (copies[match.index].rsn == (first.rsn + first.count)[:RSN_BITS + 2])))
         self.check("a free entry is empty", ~fill.free | ~(
             copies[fill.free_index].valid | copies[fill.free_index].reserved))
@@ -209,31 +209,31 @@ class HeadCacheSpec(Spec):
 
 SPECS = [HeadCacheSpec]
 FAULTY = faulty(HeadCacheSpec, [
-    ("the entries hold the written nodes, every list a chain",
+    ("the entries hold the written nodes, those of a list in a chain",
      "one_hot(after_ripe.there, after_ripe.index, n)", "0", CacheChains),
-    ("the entries hold the written nodes, every list a chain", "(fill.fill_en & last)", "0", CacheChains),
-    ("the entries hold the written nodes, every list a chain",
+    ("the entries hold the written nodes, those of a list in a chain", "(fill.fill_en & last)", "0", CacheChains),
+    ("the entries hold the written nodes, those of a list in a chain",
      "before.there & (fill.release_index == before.of)", "before.there", CacheChains),
     ("a lookup is recorded", "written_match.eq(Mux(self.look_en, coming[0][which], staying[which]))",
      "written_match.eq(staying[which])", TagArray),
     ("a lookup is recorded", "written_match.eq(Mux(self.look_en, coming[0][which], staying[which]))",
      "written_match.eq(coming[0][which])", TagArray),
     ("the end of the selected list is known", "listed & valid & ~linked", "listed & valid", CacheChains),
-    ("no RSN of a list in two entries", "~ended | sum_equals(last.rsn, last.count, fill.fill_node.rsn)",
+    ("no two entries hold the same RSN of a list", "~ended | sum_equals(last.rsn, last.count, fill.fill_node.rsn)",
      "~ended | ~sum_equals(last.rsn, last.count, fill.fill_node.rsn)", CacheChains),
     ("a lookup finds the entry that holds the RSN, and no other",
      "(slot[:bits] < self.count)", "(slot[:bits] <= self.count)", TagComparator),
-    ("a list with nodes has one head, where it begins",
+    ("a list has a head if it has nodes",
      "entry_state.begins.eq(~goes_on)", "entry_state.begins.eq(0)", CacheChains),
-    ("a list with nodes has one head, where it begins",
+    ("a list has a head if it has nodes",
      "entry_state.after_head.eq(own & entry_state.second)", "entry_state.after_head.eq(0)", CacheChains),
-    ("the head is the node with which the list begins",
+    ("the head is the first node of its list",
      "entry_state.begins.eq(~goes_on)", "entry_state.begins.eq(1)", CacheChains),
-    ("the node after the head is distinguished from others",
+    ("the node after the head is recognized",
      "(\"next_one\", inside, entry_state.second,", "(\"next_one\", inside, entry_state.head,", CacheChains),
-    ("the entries hold the written nodes, every list a chain",
+    ("the entries hold the written nodes, those of a list in a chain",
      "entry_state.behind_head.eq(behind_head)", "entry_state.behind_head.eq(0)", CacheChains),
-    ("the entries hold the written nodes, every list a chain",
+    ("the entries hold the written nodes, those of a list in a chain",
      "(entry_state.promoted & entry_state.linked).any()", "entry_state.promoted.any()", CacheChains),
     ("a free entry is empty", "~valid & ~entry_state.reserved", "~valid", CacheChains),
     ("a free entry is empty", "any_free.o & ~fill.reserve_en", "any_free.o", CacheChains),

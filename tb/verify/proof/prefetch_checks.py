@@ -54,7 +54,7 @@ def pointers(spec, m, w):
     asked_qpn, asked_rsn = spec.constant(m, 1, "some_qpn"), spec.constant(m, RSN_BITS, "some_rsn")
     hits = [c.valid & (c.qpn == asked_qpn) & ((asked_rsn - c.rsn)[:RSN_BITS] < c.count) for c in copies]
     if spec.resting:
-        spec.check("no RSN of a list in two entries", sum(hits) <= 1)
+        spec.check("no two entries hold the same RSN of a list", sum(hits) <= 1)
     tags = [spec.inside(f"cache.tags.tag{k}", cached_tag(params)) for k in range(spec.entries)]
     valid, first = (spec.inside(f"cache.chains.entry_state.{name}", spec.entries) for name in ("valid", "head"))
     spec.check("the cache holds each node", Cat((valid[k] == c.valid) & (~c.valid | (

@@ -70,14 +70,14 @@ class RetireSpec(Spec):
         self.check("a report names the block that its entry held",
                    ~(dut.o_report.valid & known & (reported == followed)) | (
                        report.line == line_of(PARAMS, dut.extent_base, number(block))), bound=15)
-        self.check("orders that wait fit the queue", (ordered - reported)[:NUMBER_BITS] <= 8)
+        self.check("the queue has space for all waiting orders", (ordered - reported)[:NUMBER_BITS] <= 8)
         waited_cycles = Signal(4)
         with m.If((ordered != reported) & ~dut.o_report.valid):
             m.d.sync += waited_cycles.eq(waited_cycles + 1)
         with m.Else():
             m.d.sync += waited_cycles.eq(0)
         self.check("no deadlock: a report within 5 cycles of its order", waited_cycles <= 5)
-        self.cover("no space", ~dut.space)
+        self.cover("no space for an order", ~dut.space)
         self.cover("a report of a later order", dut.o_report.valid & (reported == 9))
 
 
@@ -87,7 +87,7 @@ FAULTY = faulty(RetireSpec, [
     ("no report without an order", "(valids << 1) | self.op_en)", "(valids << 1) | 1)"),
     ("a report names the block that its entry held",
      "self.cache.read_index.eq(stages[0].index)", "self.cache.read_index.eq(self.op.index)"),
-    ("orders that wait fit the queue", "REPORTS - OUTSTANDING - 1", "REPORTS - 1"),
+    ("the queue has space for all waiting orders", "REPORTS - OUTSTANDING - 1", "REPORTS - 1"),
     ("no deadlock: a report within 5 cycles of its order",
      "reports.i.valid.eq(valids[2]),", "reports.i.valid.eq(valids[2] & self.op_en),"),
 ])

@@ -54,7 +54,7 @@ class RevocableBufferSpec(Spec):
         self.check("only kept beats leave", ~dut.o.valid | (left != kept))
         self.check("a beat keeps its side data", ~dut.o.valid | (left != followed) | (
             (out.empty == entered[:6]) & (out.last == entered[6])))
-        self.check("a frame with space fits", ~whole | dut.fits)
+        self.check("a frame for which there is space fits", ~whole | dut.fits)
         self.check("a frame that does not fit is marked until its end", before | ~dut.fits)
         self.check("an offered item is stable", ~waited | (dut.o.valid & (out.data == offered)))
         self.check("no deadlock: a kept beat is offered within 2 cycles", idle < 2)
@@ -96,7 +96,7 @@ FAULTY = faulty(RevocableBufferSpec, [
     ("only kept beats leave",
      "m.d.sync += fetched.eq(fetched + read.en)", "m.d.sync += fetched.eq(fetched + 1)"),
     ("a beat keeps its side data", "self.i.p.empty, self.i.p.last))", "self.i.p.empty))"),
-    ("a frame with space fits", "full.eq(~read.en & Mux(", "full.eq(Mux("),
+    ("a frame for which there is space fits", "full.eq(~read.en & Mux(", "full.eq(Mux("),
     ("a frame that does not fit is marked until its end", "lost.eq(~self.fits)", "lost.eq(0)"),
     ("an offered item is stable", "        with m.If(~self.o.valid | self.o.ready):\n", "        with m.If(1):\n"),
     ("no deadlock: a kept beat is offered within 2 cycles",

@@ -114,12 +114,12 @@ class RingReaderSpec(Spec):
             (request.p.count >= 1) & (request.p.count <= REQUEST_LINES_MAX)
             & (request.p.line >= BASE >> 6) & (request.p.line + request.p.count <= (BASE >> 6) + size)),
             **self.of_requests)
-        self.check("entries are offered until taken", ~waiting | (dut.o.valid & (number == offered)))
-        self.check("requests follow each other",
+        self.check("an offered entry is stable", ~waiting | (dut.o.valid & (number == offered)))
+        self.check("requests are contiguous",
                    ~request.valid | (request.p.line == (BASE >> 6) + fetched[:log2]), **self.of_requests)
-        self.check("never fetches past prod", ~request.valid | (request.p.count <= asked))
-        self.check("delivers every entry is written once, in order", ~dut.o.valid | (number == delivered))
-        self.check("cons counts what was retired", (up < UP) | (dut.cons == retired))
+        self.check("no fetch beyond prod", ~request.valid | (request.p.count <= asked))
+        self.check("every entry is delivered once, in order", ~dut.o.valid | (number == delivered))
+        self.check("cons equals the number of retired entries", (up < UP) | (dut.cons == retired))
         self.check("cons <= delivered <= prod <= cons + size", ((written - dut.cons)[:width] <= size)
                    & ((delivered - dut.cons)[:width] <= (written - dut.cons)[:width]))
         self.check("no doorbell is rejected", ~dut.drop.stb)
@@ -129,8 +129,9 @@ class RingReaderSpec(Spec):
         # Ranking: if all requests are answered and all entries taken, the next entry arrives in a bounded time.
         calm = dut.o.ready & request.ready & (~in_flight | line.valid) & ~dut.prod_stb & ~retire
         waited_cycles = self.cycles(m, calm & ~dut.o.valid & (delivered != written), 63)
-        self.check("no deadlock: an entry within 12 cycles of calm", waited_cycles <= 12, bound=self.calm_bound)
-        self.cover("full ring of entries in flight", Cat(live).all())
+        self.check("no deadlock: an entry within 12 cycles without back pressure", waited_cycles <= 12,
+                   bound=self.calm_bound)
+        self.cover("a full ring of entries is in flight", Cat(live).all())
         if self.pushed:
             self.check("the next entry is placed when all earlier ones are fetched",
                        ~placed | (~request.valid & (asked == 1)))
@@ -192,7 +193,7 @@ class RingReaderSpec(Spec):
                      value_to.eq(d.value - w.retired), compared_to.eq(d.to - w.retired)]
         base = Signal(width, name="base")      # index of the first slot in use
         m.d.comb += base.eq(d.deliver + q.o__valid)
-        self.check("indices equal the events", [
+        self.check("every index equals the number of its events", [
             (w.up == UP) & d.running & ~d.stopped & (d.cleared == 0) & (d.size == size) & (d.mask == 2 * size - 1),
             d.prod < 2 * size, d.cons == w.retired, (newest + (p.held & ~w.repeated))[:width] == w.written,
             ~d.kept | ((d.value < 2 * size) & (order[3] <= value_to) & (value_to <= order[4])),
@@ -292,7 +293,7 @@ class LongRingReaderSpec(RingReaderSpec):
 SPECS = [RingReaderSpec, LongRingReaderSpec]
 BOTH = (RingReaderSpec, LongRingReaderSpec)
 FAULTY = faulty(RingReaderSpec, [
-    ("indices equal the events", "moved(self.used, -1)", "moved(self.used, 0)", ReorderBuffer),
+    ("every index equals the number of its events", "moved(self.used, -1)", "moved(self.used, 0)", ReorderBuffer),
     ("a request fetches entries with a slot", "tag.tail.eq(count - 1)", "tag.tail.eq(count)"),
     ("every requested entry is in flight or in its slot",
      "came_write.data.eq(~left_there.data)", "came_write.data.eq(left_there.data)", ReorderBuffer),
@@ -302,21 +303,21 @@ FAULTY = faulty(RingReaderSpec, [
     ("a pushed entry is the next or the newest", "is_newest.eq(behind == mask)", "is_newest.eq(0)", PushCheck),
     ("the next entry is placed when all earlier ones are fetched",
      "nothing_to_fetch.eq(self.fetch == self.prod)", "nothing_to_fetch.eq(1)", PushCheck),
-    ("delivers every entry is written once, in order", "entry.whole & nothing_to_fetch", "nothing_to_fetch", PushCheck),
-    ("indices equal the events",
+    ("every entry is delivered once, in order", "entry.whole & nothing_to_fetch", "nothing_to_fetch", PushCheck),
+    ("every index equals the number of its events",
      "with m.If(kept & self.accept & ~self.compared):", "with m.If(kept & self.accept):", DoorbellLatch),
 ]) + faulty(BOTH, [
     ("a request lies inside the ring and one page", "to_prod, to_end, to_page)),", "to_prod, to_page)),"),
-    ("entries are offered until taken", "out.ready.eq(self.o.ready)", "out.ready.eq(1)"),
-    ("requests follow each other",
+    ("an offered entry is stable", "out.ready.eq(self.o.ready)", "out.ready.eq(1)"),
+    ("requests are contiguous",
      "position.eq((position + request.count) & ring.last)", "position.eq(position + request.count)"),
-    ("never fetches past prod", "to_prod, to_end, to_page)", "to_end, to_page)"),
-    ("delivers every entry is written once, in order",
+    ("no fetch beyond prod", "to_prod, to_end, to_page)", "to_end, to_page)"),
+    ("every entry is delivered once, in order",
      "place.eq(tag.place + self.i_line.p.index)", "place.eq(tag.place)", ReorderBuffer),
-    ("cons counts what was retired", "cons.eq((cons + 1) & ring.mask)", "cons.eq(deliver)"),
+    ("cons equals the number of retired entries", "cons.eq((cons + 1) & ring.mask)", "cons.eq(deliver)"),
     ("cons <= delivered <= prod <= cons + size", "cons.eq((cons + 1) & ring.mask)", "cons.eq((cons + 2) & ring.mask)"),
     ("no doorbell is rejected", "phase.eq(phase ^ (leaving == ring.last))", "phase.eq(~phase)"),
-    ("no deadlock: an entry within 12 cycles of calm", "with m.Elif(space):", "with m.Elif(space & 0):"),
+    ("no deadlock: an entry within 12 cycles without back pressure", "with m.Elif(space):", "with m.Elif(space & 0):"),
 ]) + faulty(LongRingReaderSpec, [
-    ("delivers every entry is written once, in order", "with m.Elif(space):", "with m.Elif(space | 1):"),
+    ("every entry is delivered once, in order", "with m.Elif(space):", "with m.Elif(space | 1):"),
 ])

@@ -62,11 +62,11 @@ class RingWriterSpec(Spec):
 
         self.check("the newest index is compared", ~compared | kept | (to == index))
         number = dut.o_data.p.data[1:1 + width]
-        self.check("never overwrites an unconsumed entry", held <= SIZE)
+        self.check("no unconsumed entry is overwritten", held <= SIZE)
         self.check("every entry is written once, in order", ~dut.o_data.valid | (number == written))
         self.check("an entry is at the address of its index",
                    ~dut.o_request.valid | (dut.o_request.p.address == BASE + (sent[:LOG2] << 6)))
-        self.check("a group has 64 bytes of each entry, and ends where the ring does or before",
+        self.check("a group has 64 bytes per entry and does not cross the end of the ring",
                    ~dut.o_request.valid | ((dut.o_request.p.length[:6] == 0) & (count != 0) & (count <= TOGETHER)
                                            & (sent[:LOG2] + count <= SIZE)))
         self.check("a group has as many beats as its request states", ~dut.o_data.valid | (
@@ -82,7 +82,7 @@ class RingWriterSpec(Spec):
         level = self.inside("dut.waiting.queue.level", range(2 * TOGETHER + 1))
         running, group = self.inside("dut.running", 1), Signal(width)
         m.d.comb += group.eq(grouped - delivered)
-        self.check("entries are in the outstanding group, or wait", [
+        self.check("every accepted entry is in the outstanding group or waits", [
             running | ~(Cat(entered, left, level, dut.o_request.valid, delivered, written).any()),
             (entered - grouped)[:width] == loose, (grouped - written)[:width] == left, level == loose + left,
             (sent + count)[:width] == grouped, left <= group, group <= TOGETHER, held <= SIZE,
@@ -95,9 +95,9 @@ class RingWriterSpec(Spec):
         space = (held < SIZE) & (up == 3)
         waited_cycles = self.cycles(m, dut.i.valid & ~dut.i.ready & space & dut.o_data.ready & dut.o_request.ready, 7)
         self.check("no deadlock: space in the ring is used within 4 cycles", waited_cycles < 4, bound=20)
-        self.cover("a group of several", dut.o_request.valid & (count == TOGETHER))
+        self.cover("a group of several entries", dut.o_request.valid & (count == TOGETHER))
         self.cover("a full ring", dut.full & (up == 3) & (held == SIZE))
-        self.cover("second lap", dut.o_data.valid & (written == SIZE + 1))
+        self.cover("an entry of the second lap", dut.o_data.valid & (written == SIZE + 1))
         self.cover("a rejected doorbell", dut.drop.stb)
         self.cover("an interrupt", dut.o_interrupt.valid)
 
@@ -105,17 +105,17 @@ class RingWriterSpec(Spec):
 SPECS = [RingWriterSpec]
 FAULTY = faulty(RingWriterSpec, [
     ("the newest index is compared", "with m.If(self.stb):", "with m.If(self.stb & ~kept):", DoorbellLatch),
-    ("never overwrites an unconsumed entry", "Mux(load, used == ring.last, used == ring.size)", "used == ring.size"),
-    ("never overwrites an unconsumed entry", "running | filled", "running & filled"),
+    ("no unconsumed entry is overwritten", "Mux(load, used == ring.last, used == ring.size)", "used == ring.size"),
+    ("no unconsumed entry is overwritten", "running | filled", "running & filled"),
     ("every entry is written once, in order",
      "waiting.o.ready.eq(Mux(left != 0, self.o_data.ready, ~running))", "waiting.o.ready.eq(left != 0)"),
     ("an entry is at the address of its index", "m.If(self.o_request.ready)", "m.If(1)"),
-    ("a group has 64 bytes of each entry, and ends where the ring does or before",
+    ("a group has 64 bytes per entry and does not cross the end of the ring",
      "Mux(running, most - (grouped & (most - 1)), most)", "most"),
     ("a group has as many beats as its request states", "taken & (left == 1)", "taken & (left != 0)"),
     ("the phase inverts every lap", "m.If(self.position == ring.last", "m.If(1"),
     ("cons <= prod <= cons + size", "loose + load) & ring.mask", "loose + load) | ring.mask"),
-    ("entries are in the outstanding group, or wait", "loose.eq(loose + load), rest", "rest"),
+    ("every accepted entry is in the outstanding group or waits", "loose.eq(loose + load), rest", "rest"),
     ("prod counts submitted entries only", "prod.eq(grouped)", "prod.eq(grouped + 1)"),
     ("the free count is exact", "self.free.eq(Mux(running, ring.size - used, 0))", "self.free.eq(ring.size)"),
     ("no deadlock: space in the ring is used within 4 cycles",

@@ -57,12 +57,12 @@ class SoftwareMatchedSpec(Spec):
 
         # Cycles in which no header waits and another order is shown.
         unseen = self.cycles(m, owed & ~mine & ~(dut.due & ~dut.taken) & ~dut.waiting, 7)
-        self.check("a due header is in one entry", self._held(qpn, generation, owed, newest, ticket, unseen))
+        self.check("a due header is in exactly one entry", self._held(qpn, generation, owed, newest, ticket, unseen))
         self.check("the header is written to the entry of its list or a free one",
                    self._written(qpn, generation, owed, newest, comes, coming, reach, known))
         self.check("the pass-over limit of a header is kept", (self.inside("dut.far", 1) == (slack >= SLACK_MAX)) & (
             self.inside("dut.beyond", 24) == (1 - Mux(slack == 1, 0, slack))[:24]))
-        self.check("lists with an order are known, no others", ~own | (dut.known == (owed | comes)))
+        self.check("exactly the lists with an order are known", ~own | (dut.known == (owed | comes)))
         self.check("an order is due", ~mine | owed)
         self.check("an order extends to the newest header", ~mine | (dut.o.rsn == newest))
         self.check("an order waits for the last packet", ~mine | (dut.o.ticket == ticket))
@@ -108,13 +108,13 @@ class SoftwareMatchedSpec(Spec):
 
 SPECS = [SoftwareMatchedSpec]
 FAULTY = faulty(SoftwareMatchedSpec, [
-    ("a due header is in one entry", "same.eq(came &", "same.eq(0 &"),
+    ("a due header is in exactly one entry", "same.eq(came &", "same.eq(0 &"),
     ("the header is written to the entry of its list or a free one",
      "own.eq(owing.bits | Mux(same, place, 0))", "own.eq(owing.bits)"),
     ("the header is written to the entry of its list or a free one",
      "free.eq(~held & (held + 1))", "free.eq(~valid & (valid + 1))"),
     ("the pass-over limit of a header is kept", "far.eq(self.slack >= SLACK_MAX)", "far.eq(self.slack > SLACK_MAX)"),
-    ("lists with an order are known, no others", "self.known.eq(owing.any | same)", "self.known.eq(owing.any)"),
+    ("exactly the lists with an order are known", "self.known.eq(owing.any | same)", "self.known.eq(owing.any)"),
     ("an order is due", "m.If(shown[k] & self.taken):", "m.If(shown[k] & self.taken & ~self.i_stb):"),
     ("an order extends to the newest header", "place[k] & (~known | ~ahead[-1])", "place[k] & ~known"),
     ("an order extends to the newest header", "place[k] & (~known | ~ahead[-1])", "place[k]"),

@@ -97,7 +97,7 @@ class WaitQueueSpec(Spec):
         self.check("a new header gets a free entry", ~dut.insert_en | ~places[where].valid)
         self.check("the oldest ready header is picked", ~picked | (dut.picked_place == expected))
         self.check("the picked header is that of its entry", ~picked | (dut.picked.rsn == its))
-        self.check("a header is offered as long as one may be tried", dut.offered == Cat(may).any())
+        self.check("a header is offered if any header may be tried", dut.offered == Cat(may).any())
         older, used = self.inside("dut.older_ones.o", PLACES), self.inside("dut.used", range(PLACES + 1))
         remembered = Cat(older[k] == (before.bit_select(e.place, 1) & (k < used)) for k, e in enumerate(self._line()))
         self.check("the older headers of the QP are recorded", ~asked.valid | remembered.all())
@@ -106,11 +106,11 @@ class WaitQueueSpec(Spec):
         self.check("an older header of the QP is known", ~asked.valid | (goes & asked.queued.replicate(PLACES)
                    & Cat(asked.place == k for k in range(PLACES))).any() | (
                        dut.older == ((before & ~goes).any() | comes)))
-        self.check("the QPs of waiting headers are known",
+        self.check("exactly the QPs with waiting headers are marked",
                    dut.waiting[0] == Cat(p.valid & (p.qpn == waits) for p in places).any())
-        self.check("headers are counted", ~counting | (dut.count == count))
+        self.check("the number of waiting headers of a QP is correct", ~counting | (dut.count == count))
         self.check("empty means no waiting header", dut.empty == ~valid.any())
-        self.cover("all entries are in use, then one again",
+        self.cover("all entries are in use, and again after a removal",
                    self.once(m, valid.all()) & self.once(m, dut.remove_en) & valid.all())
         self.cover("a header is picked though an older one waits", picked & Cat(
             p.valid & ~p.busy & places[expected].before.bit_select(k, 1) for k, p in enumerate(places)).any())
@@ -160,12 +160,12 @@ FAULTY = faulty(WaitQueueSpec, [
     ("the oldest ready header is picked",
      "zip(oldest.values, places, strict=True)", "zip(oldest.values, reversed(places), strict=True)"),
     ("the picked header is that of its entry", "write.addr.eq(free_place)", "write.addr.eq(used)"),
-    ("a header is offered as long as one may be tried", "& ~(self.put_back_en.replicate(n) & here)", "& ~here"),
+    ("a header is offered if any header may be tried", "& ~(self.put_back_en.replicate(n) & here)", "& ~here"),
     ("the older headers of the QP are recorded",
      "older_mask.passed.eq(shown.o)", "older_mask.passed.eq(shown.o[0].replicate(n))"),
     ("an older header of the QP is known", "bits[k] | (comes & last[k])", "bits[k]"),
-    ("the QPs of waiting headers are known", "waits.present.eq(there)", "waits.present.eq(there & here)"),
-    ("headers are counted", "counted = there & ", "counted = "),
+    ("exactly the QPs with waiting headers are marked", "waits.present.eq(there)", "waits.present.eq(there & here)"),
+    ("the number of waiting headers of a QP is correct", "counted = there & ", "counted = "),
     ("an older header of the QP is known", "newer.late_en.eq(self.query_en)", "newer.late_en.eq(0)"),
     ("empty means no waiting header", "self.empty.eq(~there[0])", "self.empty.eq(~oldest.any)"),
 ])

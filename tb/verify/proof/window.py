@@ -107,16 +107,16 @@ class WindowSpec(Spec):
         self._kept(m, SimpleNamespace(
             dut=dut, rows=rows, qpn=qpn, at=at, has=has, hole=hole, fresh=fresh, own=own, queue=queue, filled=filled,
             last=last, known=known, reorder=reorder, clamped=clamped, newest=newest))
-        self.check("received at most once", ~(accepted & received))
-        self.check("never received and a hole", ~(has & hole) & ~(covers & has))
-        self.check("a hole at most once", ~(covers & hole))
-        self.check("before the base: received or a hole", ~own | ~passed | has | hole)
-        self.check("ahead of the base: no hole", ~own | passed | ~hole)
-        self.check("a duplicate was received", ~(own & this & (verdict == Verdict.DUPLICATE)) | received)
-        self.check("late means before the base", ~(own & this & (verdict == Verdict.LATE)) | passed)
+        self.check("a PSN is accepted at most once", ~(accepted & received))
+        self.check("no PSN is both received and a hole", ~(has & hole) & ~(covers & has))
+        self.check("a PSN becomes a hole at most once", ~(covers & hole))
+        self.check("a PSN before the base is received or a hole", ~own | ~passed | has | hole)
+        self.check("no PSN from the base on is a hole", ~own | passed | ~hole)
+        self.check("a duplicate was received before", ~(own & this & (verdict == Verdict.DUPLICATE)) | received)
+        self.check("a late PSN is before the base", ~(own & this & (verdict == Verdict.LATE)) | passed)
         self.check("the base never goes back", ~(own & known) | ((dut.o.p.base - last)[:32] < 1 << 31))
-        self.check("the base has not been received itself", ~own | (ahead != 0) | ~has)
-        self.check("verdicts are as many as requests", ~fresh | (filled != 0))
+        self.check("the PSN at the base is not received", ~own | (ahead != 0) | ~has)
+        self.check("no verdict without a request", ~fresh | (filled != 0))
 
         row_bits = 32 + BITS + HOLES_BITS + 1
         accepts, empty, first = Signal(), Signal(), Signal(init=1)      # of the followed PSN, in this run
@@ -124,13 +124,13 @@ class WindowSpec(Spec):
         with m.If(first):
             m.d.sync += empty.eq(rows[qpn].bitmap == 0)
         self.cover("a jump of 2**20 PSNs", covers & (run.p.length == 1 << 20))
-        self.cover("received out of order, then passed", empty & accepts & own & passed & (offset == 2))
+        self.cover("a PSN received out of order is passed", empty & accepts & own & passed & (offset == 2))
         self.cover("a duplicate", empty & accepts & own & this & (verdict == Verdict.DUPLICATE))
         self.cover("a full 32-bit wrap", own & accepts & passed & (at < 4) & (start > 0xFFFFFFF0))
         self.cover("a hole is received late", hole & own & this & (verdict == Verdict.LATE))
-        self.cover("received before, then passed", received & own & passed & (offset == 2))
-        self.cover("more than a step is slid over, received and not", covers & (run.p.length > 8) & Cat(
-            self.inside("dut.current.o", row_bits)[32:32 + BITS]).any())
+        self.cover("a PSN received before the run is passed", received & own & passed & (offset == 2))
+        self.cover("the window slides by more than one step, over received PSNs and holes", covers & (
+            run.p.length > 8) & Cat(self.inside("dut.current.o", row_bits)[32:32 + BITS]).any())
 
     def _kept(self, m, w):
         """Check the row of the QP, in memory and in the pipeline, and the state of the packet that is being judged."""
@@ -249,21 +249,22 @@ FAULTY = faulty(WindowSpec, [
      "next_full.eq(0), request.eq(next_request)", "next_full.eq(0), request.eq(self.i.payload)"),
     ("the effect of a packet follows from its position in the window",
      "Mux(beyond, distance - reorder, 0)", "Mux(beyond, distance - reorder + 1, 0)"),
-    ("received at most once", "received.eq((distance < bits) & (row.bitmap >> place)[0])", "received.eq(0)"),
-    ("received at most once", "(self.bitmap | self.mark) >> self.run", "self.bitmap >> self.run", MarkAndSlide),
-    ("never received and a hole", "~again[:k].any() for k", "Const(1, 1) for k", SlideLookahead),
-    ("the lookahead of the lowest bits is correct", "low[1:k + 1].all()", "low[1:k].all()", SlideLookahead),
-    ("a hole at most once", "run.psn.eq(row.base + step.skip)", "run.psn.eq(row.base - 1)"),
-    ("before the base: received or a hole",
-     "moved.eq(row.base + low_bits.run)", "moved.eq(row.base + low_bits.run + 1)"),
-    ("before the base: received or a hole",
-     "with m.If(~slid & (self.o_run.ready | ~low_bits.gap)):", "with m.If(~slid):"),
-    ("ahead of the base: no hole", "self.o.p.base.eq(result.base)", "self.o.p.base.eq(result.base - 1)"),
-    ("a duplicate was received", "received.eq((distance < bits) & (row.bitmap >> place)[0])",
-     "received.eq((distance < bits) & ((row.bitmap >> place) != 0))"),
-    ("late means before the base", "behind.eq(distance < 0)", "behind.eq(distance <= 1)"),
-    ("the base never goes back", "self.o.p.base.eq(result.base)", "self.o.p.base.eq(result.base - request.ack_req)"),
-    ("the base has not been received itself",
+    ("a PSN is accepted at most once", "received.eq((distance < bits) & (row.bitmap >> place)[0])", "received.eq(0)"),
+    ("a PSN is accepted at most once",
      "(self.bitmap | self.mark) >> self.run", "self.bitmap >> self.run", MarkAndSlide),
-    ("verdicts are as many as requests", "active.eq(next_full)", "active.eq(1)"),
+    ("no PSN is both received and a hole", "~again[:k].any() for k", "Const(1, 1) for k", SlideLookahead),
+    ("the lookahead of the lowest bits is correct", "low[1:k + 1].all()", "low[1:k].all()", SlideLookahead),
+    ("a PSN becomes a hole at most once", "run.psn.eq(row.base + step.skip)", "run.psn.eq(row.base - 1)"),
+    ("a PSN before the base is received or a hole",
+     "moved.eq(row.base + low_bits.run)", "moved.eq(row.base + low_bits.run + 1)"),
+    ("a PSN before the base is received or a hole",
+     "with m.If(~slid & (self.o_run.ready | ~low_bits.gap)):", "with m.If(~slid):"),
+    ("no PSN from the base on is a hole", "self.o.p.base.eq(result.base)", "self.o.p.base.eq(result.base - 1)"),
+    ("a duplicate was received before", "received.eq((distance < bits) & (row.bitmap >> place)[0])",
+     "received.eq((distance < bits) & ((row.bitmap >> place) != 0))"),
+    ("a late PSN is before the base", "behind.eq(distance < 0)", "behind.eq(distance <= 1)"),
+    ("the base never goes back", "self.o.p.base.eq(result.base)", "self.o.p.base.eq(result.base - request.ack_req)"),
+    ("the PSN at the base is not received",
+     "(self.bitmap | self.mark) >> self.run", "self.bitmap >> self.run", MarkAndSlide),
+    ("no verdict without a request", "active.eq(next_full)", "active.eq(1)"),
 ])

@@ -48,9 +48,9 @@ class WorkListSpec(Spec):
         # Ranking: a scan visits every QP in two cycles.
         limit = 2 * qps + 5
         calm = self.cycles(m, ~(enters | dut.o.valid | dut.forget_en), limit + 1)
-        self.check("no due QP is missing once the list is idle", (calm < limit) | ~due.any())
+        self.check("no due QP is left once the list is idle", (calm < limit) | ~due.any())
         self.check("an empty list has no due QP", ~dut.empty | ~due.any())
-        self.check("a QP that was never removed is offered once per entry",
+        self.check("a QP that was never removed is offered once per insertion",
                    ~dut.o.valid | ((due | forgot) >> dut.o.payload)[0])
         offered = Signal(1 + len(which))
         m.d.sync += offered.eq(Cat(dut.o.valid & ~dut.o.ready & ~dut.forget_en, dut.o.payload))
@@ -113,7 +113,7 @@ class FewSlotsSpec(WorkListSpec):
             lap = Mux(scanning, 2 * (qps - position) + 1 - looked, 1) + 2 * q + 2
             soon.append(inside[q] & (holds | (ahead & (calm + rest <= limit)) | (missed & (calm + lap <= limit))))
         self.check("a due QP is marked, a marked QP is in the queue or will be found", parts)
-        self.check("a search comes to its end", (calm == 0) | dut.o.valid | ~due.any() | Cat(soon).any())
+        self.check("every search ends", (calm == 0) | dut.o.valid | ~due.any() | Cat(soon).any())
 
 
 SPECS = [WorkListSpec, FewSlotsSpec]
@@ -121,21 +121,21 @@ BOTH = (WorkListSpec, FewSlotsSpec)
 FAULTY = faulty(FewSlotsSpec, [
     ("a due QP is marked, a marked QP is in the queue or will be found",
      "enter_write.addr.eq(qpn)", "enter_write.addr.eq(chosen)"),
-    ("a search comes to its end", "m.d.sync += [looked.eq(0), position.eq(position + 1)]", "m.d.sync += looked.eq(0)"),
-    ("no due QP is missing once the list is idle",
+    ("every search ends", "m.d.sync += [looked.eq(0), position.eq(position + 1)]", "m.d.sync += looked.eq(0)"),
+    ("no due QP is left once the list is idle",
      "        with m.If(enters & passed & ~queue.i.ready):\n", "        with m.If(0):\n"),
-    ("no due QP is missing once the list is idle",
+    ("no due QP is left once the list is idle",
      "(queue.i.ready & ~(enters & passed))", "queue.i.ready"),
     ("an empty list has no due QP", "& ~scanning & ~missed)", "& ~scanning)"),
-    ("a QP that was never removed is offered once per entry",
+    ("a QP that was never removed is offered once per insertion",
      "passed.eq(~(scanning | starts) | (qpn <= position))", "passed.eq(1)"),
 ]) + faulty(BOTH, [
-    ("no due QP is missing once the list is idle",
+    ("no due QP is left once the list is idle",
      "self.forget_en | (queue.o.valid & queue.o.ready)", "self.forget_en"),
-    ("a QP that was never removed is offered once per entry", "again.eq(enters & (qpn == chosen))", "again.eq(0)"),
+    ("a QP that was never removed is offered once per insertion", "again.eq(enters & (qpn == chosen))", "again.eq(0)"),
     ("an offered QP stays until taken", "queue.o.ready.eq(self.o.ready)", "queue.o.ready.eq(~self.forget_en)"),
 ]) + faulty(WorkListSpec, [
     ("an empty list has no due QP", "self.empty.eq(~valid & (queue.level == 0)", "self.empty.eq((queue.level == 0)"),
-    ("no due QP is missing once the list is idle",
+    ("no due QP is left once the list is idle",
      "again.eq(enters & (qpn == chosen))", "again.eq(valid & (qpn == chosen))"),
 ])

@@ -18,7 +18,7 @@ LAYERS = (
     "hdl",
     "hdl/verilog",
     "hdl/board",
-    "driver driver/terms",
+    "driver/terms",
     "driver/protocol driver/ibverbs driver/soft/ports",
     "driver/congestion driver/device driver/knitting driver/connection",
     "driver/queue driver/send driver/receive driver/operation driver/linux driver/soft/raw driver/vfio_user",
@@ -27,6 +27,7 @@ LAYERS = (
     "driver/cm driver/channel driver/application driver/soft/rc",
     "driver/aio driver/serve driver/soft/serve",
     "driver/serve/direct",
+    "driver",
     "model",
     "model/functional model/wan/path",
     "model/card model/wan/adamap",
@@ -53,7 +54,7 @@ LAYERS = (
 )
 GROUPS = ("tb/test", "tb/sim/block")
 # Hardware, driver and models are side by side: outside its own part, each may import from these folders only.
-SEES = {"driver": ("hdl/contract",), "model": ("hdl/contract", "driver", "driver/congestion", "driver/device")}
+SEES = {"driver": ("hdl/contract",), "model": ("hdl/contract", "driver/congestion", "driver/device", "driver/terms")}
 
 
 def levels():

@@ -98,8 +98,6 @@ class IgnoresLocal(Credits):
         return posts
 
 
-
-
 class SeedOnly(Credits):
     """Lacks the additional rule for one acknowledgement credit."""
 

@@ -7,7 +7,7 @@ import pytest
 
 from weft.driver.congestion.algorithm import BDPS_MAX, NS_BITS
 from weft.driver.congestion.algorithms import ALGORITHMS, create
-from weft.driver.settings import BadSetting, fields
+from weft.driver.terms.settings import BadSetting, fields
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.test.driver.congestion.events import DELAY_NS, LINE, PACKET, random_events
 

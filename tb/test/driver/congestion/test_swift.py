@@ -3,7 +3,7 @@
 import pytest
 
 from weft.driver.congestion.swift import Swift, SwiftSettings
-from weft.driver.settings import BadSetting
+from weft.driver.terms.settings import BadSetting
 
 LINE, US, PACKET = 100e9, 1e3, 4178
 

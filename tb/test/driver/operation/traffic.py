@@ -337,7 +337,7 @@ class Traffic:
                 if steps or not {old for old, _ in history} <= seen:
                     raise WrongTraffic(f"word {n}: an atomic found what none left")
                 if value != int.from_bytes(end.mr.read(8, end.word(n)), "little"):
-                    raise WrongTraffic(f"word {n} is not what the last atomic left")
+                    raise WrongTraffic(f"word {n} is not the result of the last atomic")
 
     def close(self):
         """Close all objects, and check that no completion or window is left."""

@@ -419,11 +419,10 @@ def test_invalid_groups():
 
 # ------------------------------------------------------------------------------------------------ hostile frames
 
-def frame_to(host, data, **changes):
-    fields = {"dst_mac": host.context.mac, "src_mac": 0x02_0000_0000_63, "src_ip": 0x0A00_0063,
-              "dest_ip": host.context.ip, "sport": 0xC001, "src_qp": 77, "dest_qp": host.qp.qp_num, "qkey": QKEY,
-              "psn": 1}
-    return packet.build(data, **fields | changes)
+def frame_to(host, data, dst_mac=None, **changes):
+    fields = {"src_ip": 0x0A00_0063, "dest_ip": host.context.ip, "src_qp": 77, "dest_qp": host.qp.qp_num, "qkey": QKEY}
+    return packet.build(packet.Packet(data=data, **fields | changes), src_mac=0x02_0000_0000_63,
+                        dst_mac=dst_mac or host.context.mac, sport=0xC001, psn=1)
 
 
 def inject(scene, frames):

@@ -106,7 +106,6 @@ async def page_table_is_copied(dut):
     await compare()
 
 
-
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_memory_is_registered(sim):
     simulate(CommandBench(PARAMS), name="command_processor", cases=__file__, sim=sim)

@@ -115,7 +115,7 @@ async def held_subsystem_becomes_idle(dut):
         for group in groups[begun + 1:]:
             assert await with_timeout(receive(sink), 100, "us") == (group, 0)
     await bench.apply_writes(writes, images)
-    assert bench.image() == [bytes(image) for image in images], "host memory is not what was written"
+    assert bench.image() == [bytes(image) for image in images], "host memory differs from the written data"
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)

@@ -31,7 +31,7 @@ async def all_clients(bench, count):
         await task
     images = [bytearray(image) for image in bench.image()]
     await bench.apply_writes(writes, images)
-    assert bench.image() == [bytes(image) for image in images], "host memory is not what was written"
+    assert bench.image() == [bytes(image) for image in images], "host memory differs from the written data"
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

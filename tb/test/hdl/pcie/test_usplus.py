@@ -49,7 +49,7 @@ async def traffic(dut):
         more = [cocotb.start_soon(bench.read_lines(k, count)) for k in range(LINES)]
         overtaken += sum([await task for task in more])
     await bench.apply_writes(writes, images)
-    assert bench.image() == [bytes(i) for i in images], "host memory is not what was written"
+    assert bench.image() == [bytes(i) for i in images], "host memory differs from the written data"
     assert int(dut.cfg_max_payload.value) == payload.bit_length() - 8
     assert int(dut.cfg_max_read_req.value) == request.bit_length() - 8
     assert overtaken and bench.host.overtaken, "nothing was reordered"
@@ -151,7 +151,7 @@ async def interrupts_among_writes(dut):
         sent += 1
     dut._log.info("%d interrupts among writes", sent)
     await bench.apply_writes(writes, images)
-    assert bench.image() == [bytes(i) for i in images], "host memory is not what was written"
+    assert bench.image() == [bytes(i) for i in images], "host memory differs from the written data"
     assert not bench.host.complaints, bench.host.complaints[:3]
 
 

@@ -59,16 +59,16 @@ def test_a_file_describes_a_fabric(tmp_path):
 
 
 @pytest.mark.parametrize(("old", "new", "words"), [
-    ("hosts", "host", "is nothing of a fabric"), ('["s", "b"]', '["s"]', "names of two nodes"),
+    ("hosts", "host", "a fabric has no 'host'"), ('["s", "b"]', '["s"]', "names of two nodes"),
     ('"b", "c"]', '"b", 3]', "list of names"), ("[[flow]]", "[flow]", "write it as"),
     ("rate_gbps = 40", "speed = 40", "has no 'speed'"), ("rate_gbps = 40", "rate_gbps = 0", "from 0.01"),
     ('rate_gbps = 40', 'rate_gbps = "fast"', "a number"), ('a = "c"', "a = 7", "must be a name"),
     ("[[10, 20], [30, 40]]", "[[20, 10]]", "ascending"), ("[[10, 20], [30, 40]]", '[["now", 20]]', "write pairs"),
     ('a = "c"', 'a = "d"', "needs two nodes"), ('source = "a"', 'source = "s"', "needs two hosts"),
-    ('watched = ["s", "b"]', 'watched = ["a", "b"]', "no link from"),
+    ('watched = ["s", "b"]', 'watched = ["a", "b"]', "there is no such link"),
     ('a = "c"\nb = "s"', 'a = "a"\nb = "c"', "exactly"),
     ("mark_to_kib = 64", "mark_to_kib = 1", "at least mark_from_kib"),
-    ('name = "s"', 'name = "a"', "names differ"),
+    ('name = "s"', 'name = "a"', "is the name of two nodes"),
     ("[[switch]]", "[[switch", "not a TOML file"),
     ('destination = "b"\n\n', 'destination = "a"\n\n', "needs two hosts"),
     ('name = "s"', "", "missing"), ("[[link]]", "[[background]]", "has no 'a'"),

@@ -6,7 +6,7 @@ import typing
 import pytest
 
 from weft.driver.congestion.algorithms import ALGORITHMS, create
-from weft.driver.settings import fields
+from weft.driver.terms.settings import fields
 from weft.model.fabric import engine, rules
 from weft.tb.test.driver.congestion.events import DELAY_NS, EVENTS, LINE, random_events
 from weft.tb.test.model.fabric.small_runs import line, start

@@ -10,8 +10,9 @@ import pytest
 import typer
 
 from weft.tb.cli import app
+from weft.tb.test.cli.test_long_commands import COMMANDS
 from weft.tb.test.verify.document import commands
-from weft.tb.test.verify.document.command_table import BENCHES, PAGE, SMALL, TABLE, TUTORIAL
+from weft.tb.test.verify.document.command_table import BENCHES, LONG, PAGE, SMALL, TABLE, TUTORIAL
 from weft.tb.test.verify.document.test_small_commands import FORMS
 from weft.tb.verify.bench.benchmark import BENCHMARKS
 
@@ -73,6 +74,11 @@ def mentions(key, source):
     """Return whether a source has the words that select the command: subcommand, benchmark, module or target."""
     words = [word for word in key.split()[1:] if word not in ("-m", "--only")] or [key]
     return all(word.removeprefix("weft.").rpartition(".")[2] in source for word in words)
+
+
+def test_long_commands_are_those_of_their_test():
+    tested = {key for line in COMMANDS for key in commands.keys(line)}
+    assert {key for key, place in TABLE.items() if place.startswith(LONG)} == tested & set(TABLE)
 
 
 @pytest.mark.parametrize("key", [key for key, place in TABLE.items() if RUNS.fullmatch(place)])

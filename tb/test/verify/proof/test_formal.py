@@ -36,17 +36,17 @@ from weft.tb.verify.proof.work_list import FewSlotsSpec
 pytestmark = pytest.mark.formal
 
 QUICK = [
-    (RingWriterSpec, ["never overwrites an unconsumed entry", "every entry is written once, in order", "a full ring"]),
-    (RingReaderSpec, ["a request lies inside the ring and one page", "requests follow each other",
+    (RingWriterSpec, ["no unconsumed entry is overwritten", "every entry is written once, in order", "a full ring"]),
+    (RingReaderSpec, ["a request lies inside the ring and one page", "requests are contiguous",
                       "responses overtake each other"]),
-    (RetireSpec, ["no space", "a report of a later order"]),
+    (RetireSpec, ["no space for an order", "a report of a later order"]),
     (HoldSpec, ["reports of source 0 leave in order, each once", "an offered item is stable",
                 "a report waits for its packet"]),
     (ReporterSpec, ["no report before its packet was placed", "a source has to wait"]),
     (SplitterSpec, ["pieces follow each other", "no deadlock: an accepted request is offered at once"]),
     (SoftwareMatchedSpec,
      ["an order extends to the newest header", "an order is offered after a bounded number of others"]),
-    (FewSlotsSpec, ["no due QP is missing once the list is idle", "an empty list has no due QP",
+    (FewSlotsSpec, ["no due QP is left once the list is idle", "an empty list has no due QP",
                     "a search finds a QP that did not fit into the queue"]),
     (RestingPrefetchSpec, ["no read crosses a page", "one read for several nodes", "a bad node breaks its list",
                            "a last node is read again since its list grew"]),
@@ -160,7 +160,7 @@ def test_block_meets_its_specification(spec, names):
     assert not [result for result in results if not result.good]
 
 
-@pytest.mark.parametrize("check", ["never overwrites an unconsumed entry", "every entry is written once, in order",
+@pytest.mark.parametrize("check", ["no unconsumed entry is overwritten", "every entry is written once, in order",
                                    "no deadlock: space in the ring is used within 4 cycles"])
 def test_faulty_ring_writer_is_caught(check):
     faulty = next(faulty for faulty in faulty_copies("ring_writer") if faulty.check == check)

@@ -88,7 +88,7 @@ int post(struct ibv_qp *qp, struct ibv_send_wr *wr);
 int give(struct ibv_qp *qp, struct ibv_sge *sges, int count, uint64_t id);
 struct ibv_wc done(struct ibv_cq *cq);              /* the next completion, which must come */
 void succeeds(struct ibv_cq *cq, uint64_t id);      /* the next completion is that of `id`, and successful */
-void nothing(struct ibv_cq *cq, const char *why);   /* no completion is there */
+void nothing(struct ibv_cq *cq, const char *why);   /* there is no completion */
 struct ibv_send_wr write_of(const struct pair *p, struct ibv_sge *sge, uint64_t id, unsigned flags);
 void settle(struct pair *p);                        /* a further connection carries a message both ways */
 /* Wait for an event; return the CQ, QP or SRQ that it names, or NULL if it does not come. */
