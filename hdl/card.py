@@ -39,13 +39,12 @@ def card_signature(*, mac_clock):
     return wiring.Signature({**hard_block_members(), **mac_members(mac_clock=mac_clock)})
 
 
-
 class Card(wiring.Component):
     """One RDMA card: 512 bit at 250 MHz, one beat per cycle each way.
 
-    Control bit 1 resets everything but the PCIe subsystem and the registers, whatever is waiting there: it holds new
-    DMA and frames back, and resets once the DMA in progress has ended; status bit 1 rises when that is done. Clear bit
-    0 first. A reset of the function by the host resets the registers, too: see
+    Control bit 1 resets all subsystems but the PCIe subsystem and the registers, with everything that waits in them:
+    the card holds new DMA and frames back, resets when the DMA in progress has ended, and then sets status bit 1. The
+    driver must clear control bit 0 before. A reset of the function by the host resets the registers, too: see
     :class:`~weft.hdl.supervisor.Supervisor`.
 
     Parameters
@@ -96,7 +95,7 @@ class Card(wiring.Component):
         self.pause = Pause(params)
         counted = [self.transmit, self.receive, self.pause, self.adamap, self.reporter, self.nic_rx, self.endpoint]
         drops = [*self.rings.drop, *self.receive.drop, self.transmit.drop, self.adamap.drop,
-                    self.nic_tx.drop, self.nic_rx.drop, self.adamap.broken, self.pause.drop]
+                 self.nic_tx.drop, self.nic_rx.drop, self.adamap.broken, self.pause.drop]
         self.counters = Counters(merged(*(block.COUNTS for block in counted)), drops=len(drops), reads=2)
         if params.mac_clock:
             self.mac_tx, self.mac_rx = DomainRenamer("mac")(MacTx()), RxCrossing()
@@ -152,8 +151,7 @@ class Card(wiring.Component):
         wiring.connect(m, csr.msix, endpoint.msix)
         wiring.connect(m, csr.counters, self.counters.read[0])
         for group, subsystem in (("card", self.supervisor), ("rings", rings), ("adamap", self.adamap),
-                                 ("nic", self.nic_rx),
-                            ("receive", self.receive), ("pause", self.pause)):
+                                 ("nic", self.nic_rx), ("receive", self.receive), ("pause", self.pause)):
             wiring.connect(m, getattr(csr, group), subsystem.registers)
         for k in range(DOWN):
             wiring.connect(m, rings.o_line_request[k], endpoint.i_line[k])
@@ -167,7 +165,7 @@ class Card(wiring.Component):
     def _wire_supervisor(self, m):
         supervisor, command = self.supervisor, self.command
         subsystems = (self.endpoint, self.rings, self.transmit, self.receive, self.adamap, self.reporter, self.nic_tx,
-                 self.nic_rx)
+                      self.nic_rx)
         last = self.transmit if self.params.mac_clock else self.mac_tx       # the block that can hold frames back
         m.d.comb += [
             supervisor.idle.eq(Cat(*(subsystem.idle for subsystem in subsystems), ~command.busy).all()),

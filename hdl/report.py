@@ -120,7 +120,8 @@ class Reporter(wiring.Component):
         """Return whether the packet of a queue's first report was placed, registered.
 
         The state is kept for every queue entry, and selected a cycle ahead. A ticket is at most 127 ahead of the placed
-        one until it is due; it stays due. """
+        one until it is due; it stays due.
+        """
         into, at = Signal(range(queue.depth), name=f"into_{k}"), Signal(range(queue.depth), name=f"at_{k}")
         after = Signal(range(queue.depth), name=f"after_{k}", init=1)
         waiting, waits = Signal(queue.depth, name=f"waiting_{k}"), Signal(queue.depth, name=f"waits_{k}")

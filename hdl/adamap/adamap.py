@@ -52,6 +52,7 @@ class Adamap(wiring.Component):
         0: nodes. 1: retirements and QP errors, which leave only when the packets that they refer to were placed. The
         reporter need not check the tickets of either (``unticketed``).
     o_qp_error : Out(stream.Signature(24))
+        Number of a QP whose list was abandoned.
     idle : Out(1)
         Nothing is in progress, and no node is open.
     drop : Out(DropEvent)

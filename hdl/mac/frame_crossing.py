@@ -19,9 +19,9 @@ class FrameCrossing(wiring.Component):
     """Frames from clock domain ``write`` to clock domain ``read``, one beat per cycle of the slower clock.
 
     The domains are unrelated, and either may be reset at any time, for at least 16 cycles of the slower
-    clock. Beats go through a FIFO with Gray pointers. A frame that has begun at ``o`` is always ended: if the rest
-    is lost, because a side is reset, it ends with ``error``. A frame of more than ``frame_beats`` ends
-    there, too. Every frame whose last beat was accepted at ``i`` either leaves whole or is counted.
+    clock. Beats go through a FIFO with Gray pointers. A frame that has begun at ``o`` always ends: if its rest is
+    lost, because a side is reset, it ends with ``error``, and so does a frame of more than ``frame_beats`` beats, after
+    that number. Every frame whose last beat was accepted at ``i`` either leaves whole or is counted.
 
     With ``whole`` a frame is offered when all of it is in the FIFO, so it leaves without a gap for a reader of any
     speed: store and forward, at the cost of the time in which its beats come. A threshold would cost less, but it is
@@ -101,8 +101,9 @@ class FrameCrossing(wiring.Component):
     def _write(self, m, beats):
         """Write the beats of frames into their FIFO.
 
-        Returns two signals: the first is high once for each end of a frame in it, and then the second shows whether the
-        frame must be dropped. """
+        Return two signals: the first is high for one cycle at each end of a frame in the FIFO; the second shows in
+        that cycle whether the frame must be dropped.
+        """
         quiet, waited = self.quiet, Signal(QUIET_LOG2)
         m.submodules.reader_reset_cdc = FFSynchronizer(ResetSignal("read"), self.read_reset, o_domain="write", init=1)
         empty_fifos = Signal()

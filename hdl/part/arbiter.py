@@ -81,7 +81,8 @@ class PacketArbiter(wiring.Component):
             """Return the payload of the granted input among ``inputs``.
 
             A pair of inputs is decided by a separate small function of `valid`, so that the select of a wide payload
-            loads no net that other logic waits for. """
+            loads no net that other logic waits for.
+            """
             if len(inputs) == 1:
                 return Value.cast(self.i[inputs[0]].payload)
             half = 1 << (len(inputs) - 1).bit_length() - 1

@@ -5,7 +5,7 @@ from amaranth.lib.wiring import In, Out
 
 
 def axis_signature(*, data_width, user_width, keep_lane_width=8):
-    """Signature of an AXI4-Stream, seen from the source.
+    """Return the signature of an AXI4-Stream, seen from the source.
 
     Parameters
     ----------

@@ -45,6 +45,11 @@ class Counters(wiring.Component):
         A strobe adds one to the ``drop_*`` counter of ``reason``; several may come at once.
     read : In({index, data}).array(reads)
         ``data`` belongs to the ``index`` of one cycle before.
+
+    Raises
+    ------
+    ValueError
+        If a name is unknown or a width is not from 1 to 32.
     """
 
     LAG = COUNTS + 7

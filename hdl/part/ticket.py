@@ -8,7 +8,7 @@ from amaranth.hdl import Signal
 
 from .layouts import TICKET_WIDTH
 
-# of waiting items; half of the range may pass meanwhile, two hours of the smallest packets
+# Width of the tickets of waiting items. Half of the range may pass while an item waits: two hours of smallest packets.
 EXTENDED_TICKET_WIDTH = 40
 
 

@@ -37,13 +37,19 @@ class DmaRead(wiring.Component):
     cfg_max_read_req : In(3)
         128 bytes << code.
     i_bulk, o_bulk : In(stream DmaRequest).array(bulk_clients), Out(stream Beat).array(bulk_clients)
-        One packet per group, byte 0 aligned; ``error`` on its last beat if any read failed.
+        One packet for the requests up to one with ``last``; its first byte is byte 0 of a beat. ``error`` on its last
+        beat if any read failed.
     i_line, o_line : In(stream LineRequest).array(line_clients), Out(stream LineData).array(line_clients)
     o_read : Out(stream.Signature(ReadTlp))
     i_completion : In(stream.Signature(CompletionBeat))
         ``ready`` is always 1.
     busy : Out(1)
         Something was accepted and not yet delivered.
+
+    Raises
+    ------
+    ValueError
+        If there are too few bulk tags for the clients, or ``params.bulk_slot_bytes`` is not from 128 to 4096.
     """
 
     def __init__(self, params, *, bulk_clients=2, line_clients=1):

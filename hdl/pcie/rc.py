@@ -53,7 +53,8 @@ class CompletionUser(data.Struct):
     """``tuser`` of RC, 512 bit.
 
     Without straddle a packet begins in byte 0, and only bit 0 of ``is_sop`` and ``is_eop`` is used; with it, the n-th
-    TLP that begins in a beat has bit n and the n-th pointer, and so has the n-th that ends there. """
+    TLP that begins in a beat has bit n and the n-th pointer, and so has the n-th that ends there.
+    """
 
     byte_enables: BEAT_BYTES
     is_sop: TLPS

@@ -34,6 +34,11 @@ class RevocableBuffer(wiring.Component):
     used : Out(range(depth + 1))
         Beats of committed frames that were not read yet, a cycle ago.
     o : Out(stream.Signature(Beat))
+
+    Raises
+    ------
+    ValueError
+        If ``depth`` is not a power of two.
     """
 
     def __init__(self, depth):

@@ -15,7 +15,7 @@ ABOUT = {
     "m_axis_rq": "requests to the PCIe hard block", "s_axis_rc": "completions from it",
     "s_axis_cq": "host accesses to BAR0", "m_axis_cc": "their completions",
     "cfg_max_payload": "largest TLP payload: 128 bytes << code", "cfg_max_read_req": "largest read request: the same",
-    "pcie_rq_seq_num0": "sequence numbers of requests that have left: a register read waits for no write any more",
+    "pcie_rq_seq_num0": "sequence number of a write that has left the block: the card counts its writes with it",
     "pcie_rq_seq_num1": "the same",
     "pcie_rq_seq_num_vld0": "the first is valid", "pcie_rq_seq_num_vld1": "the second is",
     "pcie_tfc_nph_av": "headers of reads that the link partner takes: with none, reads wait and let writes pass",

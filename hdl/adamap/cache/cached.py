@@ -78,7 +78,8 @@ def match_port(params):
 
     ``node`` and ``pending`` come one cycle after ``read_en`` and are held; they lack the marks of that cycle and the
     next. ``read_node`` and ``read_base`` are those of ``read_index``, combinationally. ``mark_bitmap``: a mark, if
-    there is one, is to a BITMAP; known early, and no node is filled in that cycle. """
+    there is one, is to a BITMAP; known early, and no node is filled in that cycle.
+    """
     index, record = index_width(params), cached_record(params)
     return wiring.Signature({
         "look_en": Out(1), "qpn": Out(24), "generation": Out(8), "rsn": Out(24), "reach": Out(REACH),

@@ -33,9 +33,9 @@ class TagComparator(wiring.Component):
     qpn, generation, rsn, count : In
         Of the node.
     of_list, holds : Out(1)
-        The node is in the header's list; and contains its RSN.
+        The node is in the header's list. It is, and contains the header's RSN.
     before_head, passed : Out(1)
-        If the node is the head of the header's list: the header is before it; the head must be retired.
+        For the head of the header's list only: the header is before it. The head must be retired.
     """
 
     def __init__(self, qpn_width):
@@ -115,7 +115,7 @@ class TagArray(wiring.Component):
     mark_en, mark_index, mark_last : In(1), In, In(1)
         A hole of an entry is filled; it is the last one.
     flush_qpn, listed_qpn : In(24)
-        QPs header entries ``flushed`` and ``listed`` show.
+        QPs whose entries ``flushed`` and ``listed`` show.
     matches : Out(tag_match_layout(params))
         ``own``, ``inside``, ``before_head``, ``passed``: results of :class:`TagComparator` with the last header: the
         entry is of the header's list, contains its RSN, the header's RSN is older than its RSNs, it is passed over.

@@ -26,7 +26,7 @@ FORCE = data.StructLayout({"valid": 1, "qp": QpRef, "rsn": 24})     # order to r
 def chosen_header(params):
     """Return the layout of a header, or of an order to retire a head.
 
-    ``item.rsn`` of an order is that of the head, unless ``any_head``.
+    ``item.rsn`` of an order is that of the head. With ``any_head`` the head retires whatever its RSN is.
     """
     return data.StructLayout({"any_head": 1, "item": MatchItem, "source": Source, "place": range(params.match_queue)})
 
@@ -134,11 +134,11 @@ class HazardCheck(wiring.Component):
     space : In(1)
         For a retirement.
     ripe : In(1)
-        Otherwise a head that is done may retire.
+        A head of any list has no open holes: it may retire instead.
     retires : Out(1)
-        The head must retire: it does if there is space.
+        The head must retire: it retires if there is space.
     retire_head, retire_ripe : Out(1)
-        It does; the one that is done does.
+        The head retires; the head without open holes retires.
     looked, free : Out(1)
         The header leaves this stage, which can take another one.
     """

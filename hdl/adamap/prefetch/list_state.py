@@ -18,7 +18,8 @@ def list_view(params):
     """Return the layout of a list's state.
 
     ``live``: the list exists; ``block``: its next node, ``adjacent``: consecutive nodes may follow there; ``ahead``:
-    number of linked nodes, saturated at one more than a read fetches; ``waiting``: a header waits for one. """
+    number of linked nodes, saturated at one more than a read fetches; ``waiting``: a header waits for one.
+    """
     return data.StructLayout({
         "generation": 8, "live": 1, "block": params.block_bits, "adjacent": 1, "ahead": range(LINES + 2), "waiting": 1})
 
