@@ -41,10 +41,12 @@ WEFT = {
     "weft conformance --device": "verify/document/test_small_commands.py::test_conformance_of_a_device",
     "weft conformance --list": SMALL,
     "weft counters": "app/device/test_tools.py::test_counters_of_a_short_run",
+    "weft counters --device": "app/device/test_hardware.py::test_two_cards_run_over_their_link",
     "weft coverage": f"no test: builds every block with counters; {WHEEL} and "
                      "verify/mutate/test_coverage.py::test_counts_of_all_runs_of_a_design_are_added",
     "weft devices": "cli/test_machine_options.py::test_cards_of_this_machine",
     "weft devinfo": "app/device/test_tools.py::test_devinfo_prints_the_fields_of_ibv_devinfo",
+    "weft devinfo --device": "app/device/test_hardware.py::test_devinfo_shows_every_card",
     "weft formal": "test_package.py::test_formal_runs_from_the_wheel",
     "weft interop": "no test of all cases: " + INTEROP + " runs the short list of the same cases",
     "weft interop --short": "test_package.py::test_interop_runs_from_the_wheel",
