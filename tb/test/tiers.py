@@ -46,7 +46,6 @@ app/job/test_main_job.py::test_bad_link_in_both_directions[5]
 app/job/test_main_job.py::test_very_bad_link
 app/job/test_network_job.py::test_three_senders_and_a_receiver_on_the_rtl
 app/machine/test_linux.py
-app/machine/test_serve.py
 app/serve/test_absent_pages.py::test_memory_of_a_process_that_ended_is_silent[child-write from
 app/serve/test_link.py::test_the_third_acknowledgement_is_dropped_exactly_once[rtl]
 app/serve/test_simulated_time.py::test_program_measures_simulated_time[rtl]

@@ -44,7 +44,8 @@ class Agent:
         self.programs = importlib.import_module("guest_programs")       # of the guest, where it lies beside this file
 
     def start(self, number, program, arguments):
-        """Fork a program."""
+        """Fork a program. Its module is imported before, once for all programs of the module."""
+        program = self.programs.load(program)
         (in_read, in_write), (out_read, out_write) = os.pipe(), os.pipe()
         process = os.fork()
         if not process:
