@@ -51,6 +51,7 @@ class Agent:
         if not process:
             status = 1
             try:
+                os.setpgid(0, 0)
                 os.close(self.port)
                 for file in (in_write, out_read):
                     os.close(file)
@@ -60,6 +61,7 @@ class Agent:
                 write_line(out_write, traceback.format_exc())
             finally:
                 os._exit(status)
+        os.setpgid(process, process)        # here as well: the next order may be a signal
         os.close(in_read)
         os.close(out_write)
         self.jobs[number], self.outputs[out_read] = (process, in_write), number
@@ -74,7 +76,7 @@ class Agent:
         elif number in self.jobs:       # it may have ended in the meantime, or be about to
             process, file = self.jobs[number]
             if "signal" in order:
-                os.kill(process, order["signal"])
+                os.killpg(process, order["signal"])     # with what the program has started
             else:
                 with contextlib.suppress(BrokenPipeError):
                     write_line(file, order["input"])

@@ -77,6 +77,7 @@ def killed(lab):
 
 def ended(lab):
     """The daemon ends, and no page of it or of its programs stays pinned."""
+    check(lab.daemon is not None, "no daemon was started")
     pinned = lab.guests[GUEST].run("pins")["pinned"]
     lab.daemon.interrupt()
     sentences = [lab.daemon.get(), lab.daemon.get()]
