@@ -65,9 +65,6 @@ class OnHost:
         output, _ = self.process.communicate()
         return {"output": output, "status": self.process.returncode}
 
-    def kill(self):
-        self.process.kill()
-        return self.end()
 
 
 def listening():
@@ -101,7 +98,7 @@ def rping(job, count):
             break
         time.sleep(TRY_S)
     else:
-        server.kill()
+        server.process.kill()
     job.put({"ends": [client, server.end()], "seconds": time.monotonic() - start})
 
 
@@ -110,7 +107,9 @@ def killed(job, command):
     ends = started(command)
     job.put({"runs": [each.runs for each in ends]})
     job.get()
-    job.put({"ends": [each.kill() for each in ends]})
+    for each in ends:
+        each.process.kill()
+    job.put({"ends": [each.end() for each in ends]})
 
 
 def refused(job, command):

@@ -1,6 +1,7 @@
 """Cases of ``weft linux`` with the two cards of guest a: device tools, and unmodified programs on served cards."""
 
 import re
+import signal
 import time
 
 from weft.hdl.contract.params import preset
@@ -68,8 +69,8 @@ def killed(lab):
     before, *_ = lab.frames()
     lab.until(lambda: lab.frames()[0] > before + FRAMES, f"traffic of the program, {runs}")
     job.put(None)
-    ends = job.result()["ends"]
-    check([end["status"] for end in ends] == [-9, -9], f"the ends of the program: {ends}")
+    client, server = (end["status"] for end in job.result()["ends"])
+    check(client == -signal.SIGKILL and server, f"the ends of the killed program have status {client} and {server}")
     found = lab.guests[GUEST].run("guest_served.refused", command=PING_PONG[:-1])
     check("those of this user may not" in found["output"], f"a program of another user: {found}")
     return ping_pong(lab, 3)
