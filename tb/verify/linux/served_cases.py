@@ -99,7 +99,8 @@ def ran(lab, program, **arguments):
     for end in found["ends"]:
         check(not end["status"], f"status {end['status']}: {end['output'][-TAIL:]}")
     _, lost_after, again_after = lab.frames()
-    return found["ends"][0]["output"], {"lost": (lost_after - lost, ""), "sent again": (again_after - again, "")}
+    return found["ends"][0]["output"], {"run": (found["seconds"], "s"), "lost": (lost_after - lost, ""),
+                                        "sent again": (again_after - again, "")}
 
 
 def of(pattern, output):

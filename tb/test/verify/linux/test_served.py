@@ -23,7 +23,7 @@ def lab_with(result):
 
 
 def ends(output, status=0):
-    return {"ends": [{"output": output, "status": 0}, {"output": "the server's", "status": status}]}
+    return {"ends": [{"output": output, "status": 0}, {"output": "the server's", "status": status}], "seconds": 4.0}
 
 
 @pytest.mark.parametrize(("case", "output", "wrong", "figures"), [
@@ -33,7 +33,7 @@ def ends(output, status=0):
      {"bytes": (20 * 65536, ""), "rate": (4.25, "MiB/s")}),
     (served_cases.rping, RPING, RPING.replace("-1:", "-0:"), {"pings": (3, "")})])
 def test_rows_have_the_figures_of_the_programs(case, output, wrong, figures):
-    assert case(lab_with(ends(output))) == {**figures, "lost": (2, ""), "sent again": (1, "")}
+    assert case(lab_with(ends(output))) == {**figures, "run": (4.0, "s"), "lost": (2, ""), "sent again": (1, "")}
     for found in (ends(output, 1), ends(""), ends(wrong)):
         with pytest.raises(GuestFailed):
             case(lab_with(found))
