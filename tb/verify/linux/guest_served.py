@@ -4,6 +4,7 @@ Daemon and tools run without the command line, which needs packages that the gue
 """
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -21,6 +22,7 @@ COMMAND_TIMEOUT_MS, RTT_US = 100_000, 100_000      # of a guest whose host is lo
 LISTENS = ":4853 ", " 0A "      # in /proc/net/tcp: port 18515, of perftest and the examples
 TICK_S, TRIES, TRY_S = 0.05, 20, 0.1
 OTHER_USER = 1000
+COMPLAINT = re.compile("DMAR.*fault|AER:|segfault|vfio.*(warn|err|fail)")
 
 
 def addresses():
@@ -66,7 +68,6 @@ class OnHost:
         return {"output": output, "status": self.process.returncode}
 
 
-
 def listening():
     """Return true if a program listens at the TCP port of perftest."""
     return any(all(word in line for word in LISTENS)
@@ -110,6 +111,12 @@ def killed(job, command):
     for each in ends:
         each.process.kill()
     job.put({"ends": [each.end() for each in ends]})
+
+
+def complaints(job):
+    """Put out the kernel's complaints about cards and programs."""
+    log = subprocess.run([BUSYBOX, "dmesg"], capture_output=True, text=True).stdout
+    job.put([line for line in log.splitlines() if COMPLAINT.search(line)])
 
 
 def refused(job, command):

@@ -1,4 +1,4 @@
-"""``weft linux``: cases of two Linux guests with a card each, on functional, timed and RTL cards; a line for each.
+"""``weft linux``: cases of two Linux guests with functional, timed and RTL cards; a line for each.
 
 The table is written to ``sim_build/reports/linux.json`` as well: a list of ``{"case", "backend", "status", "seconds",
 "figures": {name: [value, unit]}, "reason"}``; ``reason`` is that of a failure.
@@ -16,7 +16,7 @@ from weft.tb.verify.linux.cases import CASES, RTL, SHORT, boot
 from weft.tb.verify.linux.guest import GuestFailed
 from weft.tb.verify.linux.lab import Lab
 
-CARDS = {"a": "ac", "b": "b"}
+CARDS = {"a": "ac", "b": "b"}       # of each guest; the RTL has two
 REPORT = BUILD_ROOT / "reports/linux.json"
 
 

@@ -77,7 +77,7 @@ def killed(lab):
 
 
 def ended(lab):
-    """The daemon ends, and no page of it or of its programs stays pinned."""
+    """The daemon ends, no page of it or of its programs stays pinned, and the kernel has complained about nothing."""
     check(lab.daemon is not None, "no daemon was started")
     pinned = lab.guests[GUEST].run("pins")["pinned"]
     lab.daemon.interrupt()
@@ -86,6 +86,7 @@ def ended(lab):
     check(all(f"host {host}: " in sentence for host, sentence in zip("ab", sentences, strict=True)), f"{sentences}")
     left = lab.guests[GUEST].run("pins")["pinned"] - lab.pins
     check(not left, f"{left} pages are pinned after the end of the daemon")
+    check(not (complaints := lab.guests[GUEST].run("guest_served.complaints")), f"kernel: {complaints}")
     return {"unpinned": (pinned - lab.pins, "pages")}
 
 
