@@ -72,3 +72,20 @@ def test_the_client_of_rping_waits_for_its_server(tmp_path, monkeypatch):
 def test_a_daemon_that_was_not_started_fails_the_row_of_its_end():
     with pytest.raises(GuestFailed, match="no daemon was started"):
         served_cases.ended(SimpleNamespace(daemon=None))
+
+
+@pytest.mark.parametrize(("pins", "sentences", "complaints", "words"), [
+    ([90, 10], ["host a: 3", "host b: 4"], [], None),
+    ([90, 11], ["host a: 3", "host b: 4"], [], "1 pages are pinned"),
+    ([90, 10], ["host a: 3", "a program"], [], "a program"),
+    ([90, 10], ["host a: 3", "host b: 4"], ["DMAR: fault"], "DMAR: fault")])
+def test_the_end_of_the_daemon_leaves_nothing(pins, sentences, complaints, words):
+    left, told = iter(pins), iter(sentences)
+    daemon = SimpleNamespace(interrupt=lambda: None, get=lambda: next(told), end=lambda: None)
+    guest = SimpleNamespace(run=lambda name: {"pinned": next(left)} if name == "pins" else complaints)
+    lab = SimpleNamespace(daemon=daemon, pins=10, guests={"a": guest})
+    if words is None:
+        assert served_cases.ended(lab) == {"unpinned": (80, "pages")}
+    else:
+        with pytest.raises(GuestFailed, match=words):
+            served_cases.ended(lab)
