@@ -59,7 +59,7 @@ help:
 	@echo '               on all back ends, or ONLY= some cases; JSON under sim_build/reports'
 	@echo 'make interop   a Linux guest with rxe (Debian: qemu-system-x86) against the endpoint and the card;'
 	@echo '               conformance suite on rxe, JSON under sim_build/reports'
-	@echo 'make linux     two Linux guests with a card each, functional, in time, RTL (QEMU from Debian, not installed)'
+	@echo 'make linux     Linux guests with cards: functional, in time, RTL (QEMU from Debian, not installed)'
 	@echo 'make ibverbs   libibverbs.so.1 for unmodified RDMA programs on served cards (Debian: libibverbs-dev);'
 	@echo '               PREFIX= installs it there, or packs it if that ends with .tar.gz'
 	@echo 'make programs  those programs on functional cards and direct, one of each operation on model and RTL; JSON under sim_build/reports'

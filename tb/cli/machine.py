@@ -26,9 +26,9 @@ def machine(settings: MachineSettings):
 def linux(
     backend: Annotated[str | None, Setting("Cards of this kind alone: functional in Python, a timing model, or RTL.",
                                            choices=BACKENDS, default_text="all")] = None,
-    short: Annotated[bool, Setting("One machine on a functional card, without a peer.")] = False,
+    short: Annotated[bool, Setting("One machine with two functional cards.")] = False,
 ):
-    """Test two Linux guests of QEMU with a card each: driver, kernel, hardware model; JSON in sim_build/reports."""
+    """Test Linux guests of QEMU with cards: driver, kernel, programs, hardware model; JSON in sim_build/reports."""
     from weft.tb.verify.linux.run import run, run_short
     raise typer.Exit(run_short() if short else run((backend,) if backend else BACKENDS))
 

@@ -63,7 +63,6 @@ app/job/test_main_job.py::test_small_files[1]
 app/job/test_main_job.py::test_very_bad_link
 app/job/test_network_job.py::test_three_senders_and_a_receiver_on_the_rtl
 app/machine/test_linux.py
-app/machine/test_serve.py
 app/serve/test_absent_pages.py::test_memory_of_a_process_that_ended_is_silent[child-write from
 app/serve/test_link.py::test_rules_hit_the_packets_of_one_qp_only
 app/serve/test_link.py::test_the_third_acknowledgement_is_dropped_exactly_once[rtl]

@@ -44,10 +44,10 @@ def rest(host: Host) -> None:
     """Do nothing; program of the other host."""
 
 
-def text(found: dict[str, Any], *, verbose: bool) -> str:
+def text(found: dict[str, Any], *, verbose: bool, name: str = NAME) -> str:
     """Return the result of :func:`query` in the form of ``ibv_devinfo``, with ``verbose`` of ``ibv_devinfo -v``."""
     device, port = found["device"], found["port"]
-    lines = [f"hca_id:\t{NAME}", *_lines(1, [("transport", "InfiniBand (0)"), ("fw_ver", device["fw_version"])]),
+    lines = [f"hca_id:\t{name}", *_lines(1, [("transport", "InfiniBand (0)"), ("fw_ver", device["fw_version"])]),
              *_lines(1, [(name, _shown(name, device[name])) for name in DEVICE])]
     if verbose:
         lines += _lines(1, [(name, _shown(name, device[name])) for name in LIMITS])

@@ -7,11 +7,14 @@ from weft.driver.verbs.mr import MR
 from weft.driver.verbs.pd import PD
 from weft.driver.verbs.qp import QP, QPConnection, rc_init_attr
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
-from weft.tb.app.stage.host import Host, ProgramFailed
+from weft.hdl.contract import wire
+from weft.tb.app.stage.host import SERVE_NS, Host, ProgramFailed
 from weft.tb.sim.pair.settings import ALL_ACCESS
 
 KINDS = (WROpcode.RDMA_WRITE, WROpcode.SEND, WROpcode.RDMA_READ, WROpcode.ATOMIC_FETCH_AND_ADD)
 BYTES = 8192
+EXPERIMENTAL = 0x88B5       # EtherType for local experiments (IEEE 802): no host answers
+RETURN_NS = 1_000_000       # time in which frames return that a loop sends back
 
 
 def program(host: Host, messages: int, timeout: int) -> dict[str, int]:
@@ -43,7 +46,31 @@ def program(host: Host, messages: int, timeout: int) -> dict[str, int]:
                 done += 1
     host.send("done")
     host.receive()
-    counters = host.context.statistics() | driver_counts(host.context.counts)
+    counters = _counted(host)
     pd.close()
     cq.close()
     return counters
+
+
+def alone(host: Host, frames: int) -> dict[str, int]:
+    """Send frames to the card's own address; return the counters of card and driver.
+
+    The frames return if the MAC or the cable is a loop; a switch drops them. Raises ProgramFailed or TimedOut if the
+    card does not send them.
+    """
+    mac, context = host.context.mac, host.context
+    frame = wire.ETH.pack(dst=mac, src=mac, ethertype=EXPERIMENTAL).ljust(wire.MIN_FRAME_BYTES, b"\0")
+    deadline = host.now_ns + host.silence_ns
+    for _ in range(frames):
+        context.send_raw(frame)
+        context.run_until(lambda: not context.engine.nic.queue, host.silence_ns)
+    while (sent := context.statistics()["tx_raw_frames"]) < frames:
+        if host.now_ns > deadline:
+            raise ProgramFailed(f"the card sent {sent} of {frames} frames")
+        context.serve(SERVE_NS)
+    context.serve(RETURN_NS)
+    return _counted(host)
+
+
+def _counted(host: Host) -> dict[str, int]:
+    return host.context.statistics() | driver_counts(host.context.counts)

@@ -60,7 +60,7 @@ class PciBackend(CardBackend):
             with contextlib.suppress(*UNUSABLE):      # memory of a card that does not answer stays in use
                 self._release()
             if isinstance(error, UNUSABLE):
-                raise Failure(f"the card of host {name} cannot be used: {error}") from None
+                raise Failure(f"the card {address} cannot be used: {error}") from None
             raise
         self.files = [file for device in self.devices for file in device.files]
 

@@ -44,7 +44,8 @@ def _hosts(text: str) -> list[str]:
     return names
 
 
-def _devices(text: str) -> list[str]:
+def pci_addresses(text: str) -> list[str]:
+    """Return the PCI addresses of a list with commas. Raises ValueError, with the second half of a sentence."""
     addresses = text.split(",")
     if len(set(addresses)) < len(addresses) or not all(map(ADDRESS.fullmatch, addresses)):
         raise ValueError("addresses of PCI functions are needed, as 0000:00:03.0, with commas between; `weft devices` "
@@ -147,7 +148,7 @@ class Settings(HostSettings):
                                            "Python, a timing model, RTL, or hardware (pci).", choices=BACKENDS,
                                            default_text="direct, or functional if an option needs packets")] = None
     device: Annotated[Sequence[str], Setting("PCI addresses of the cards of the hosts, with commas between, for "
-                                             "back end pci.", read=_devices, metavar="ADDRESSES",
+                                             "back end pci.", read=pci_addresses, metavar="ADDRESSES",
                                              default_text="none")] = ()
     users: Annotated[Sequence[str], Setting("Users, besides that of the daemon and root, whose programs may map memory "
                                             "for the cards of back end pci.", read=_users, metavar="NAMES",

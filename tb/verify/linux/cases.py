@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from weft.hdl.contract import pci
 from weft.hdl.contract.params import preset
-from weft.tb.verify.linux.guest import GuestFailed
+from weft.tb.verify.linux import served_cases
+from weft.tb.verify.linux.guest import GuestFailed, check
 from weft.tb.verify.linux.lspci import unexpected
 
 MIB = 1 << 20
@@ -20,18 +21,13 @@ class Case:
     run: object
 
 
-def check(condition, sentence):
-    """Raise GuestFailed with a sentence unless the condition is true."""
-    if not condition:
-        raise GuestFailed(sentence)
-
-
 def boot(lab):
-    """Both machines start, and their cards are bound to vfio-pci."""
+    """The machines start, and their cards are bound to vfio-pci."""
     lab.start()
     for guest in lab.guests.values():
         found = guest.run("bind")
-        check(SURVEY_BEFORE in found["before"][0] and SURVEY_AFTER in found["after"][0], f"survey: {found}")
+        for words, lines in ((SURVEY_BEFORE, found["before"]), (SURVEY_AFTER, found["after"])):
+            check(len(lines) == len(lab.cards[guest.name]) and all(words in line for line in lines), f"survey: {found}")
     return {"boot": (statistics.median(guest.boot_s for guest in lab.guests.values()), "s")}
 
 
@@ -138,7 +134,7 @@ def ended(lab):
     """The cards are unbound, and the machines end."""
     for guest in lab.guests.values():
         if guest.iommu:
-            check(not guest.run("unbind")["bound"], "the card is still bound")
+            check(not (bound := guest.run("unbind")["bound"]), f"still bound: {bound}")
         guest.shut_down()
     for name, function in lab.machine.functions.items():
         lab.until(lambda function=function: not len(function.dma) and not function.dma.files, f"memory of {name} free")
@@ -157,6 +153,15 @@ def huge_pages(lab):
     return file_copy(lab, huge=True)
 
 
+SERVED = (
+    Case("devinfo, counters", served_cases.device_tools),
+    Case("weft serve, two cards", served_cases.serve),
+    Case("ibv_rc_pingpong -c -e", served_cases.ping_pong),
+    Case("ib_write_bw", served_cases.write_bw),
+    Case("rping", served_cases.rping),
+    Case("served program killed", served_cases.killed),
+    Case("weft serve, end", served_cases.ended),
+)
 CASES = (
     Case("boot, bind to vfio-pci", boot),
     Case("lspci -vvv", configuration),
@@ -164,6 +169,7 @@ CASES = (
     Case("register, interrupt", registers),
     Case("ping_pong, interrupts", ping_pong),
     Case("ping_pong, polling", lambda lab: ping_pong(lab, polling=True)),
+    *SERVED,
     Case("file_copy, 4 KiB pages", file_copy),
     Case("file_copy, huge pages", huge_pages),
     Case("program killed", killed),
@@ -173,4 +179,4 @@ CASES = (
 # Of a card as RTL, which a guest waits for.
 RTL = (*CASES[:3], Case("ping_pong, interrupts", lambda lab: ping_pong(lab, rounds=3)), CASES[-1])
 # Of a single machine.
-SHORT = tuple(case for case in CASES if case.run in (boot, configuration, bring_up, registers, ended))
+SHORT = (*CASES[:4], *SERVED, CASES[-1])

@@ -21,7 +21,7 @@ CONDITIONS = {
 def measure(progress):
     """Boot a guest, and return medians with quartiles."""
     report_progress(progress, "booting a guest")
-    with tempfile.TemporaryDirectory(prefix="weft-linux-") as folder, Lab(Path(folder), hosts="a") as lab:
+    with tempfile.TemporaryDirectory(prefix="weft-linux-") as folder, Lab(Path(folder), cards={"a": "a"}) as lab:
         lab.start()
         guest = lab.guests["a"]
         guest.run("bind")

@@ -1,4 +1,4 @@
-"""Linux guest with a card: QEMU, and the jobs that its agent runs."""
+"""Linux guest with cards: QEMU, and the jobs that its agent runs."""
 
 import collections
 import contextlib
@@ -21,6 +21,12 @@ TAIL = 3000                     # characters of a console in a message
 
 class GuestFailed(Failure):
     """The guest or a program on it failed. The message contains the reason."""
+
+
+def check(condition, sentence):
+    """Raise GuestFailed with a sentence unless the condition is true."""
+    if not condition:
+        raise GuestFailed(sentence)
 
 
 class Job:
@@ -79,6 +85,10 @@ class Job:
         if self.status:
             raise GuestFailed(f"{self._what} ended with status {self.status}: {list(self._values)}")
 
+    def interrupt(self):
+        """Send SIGINT to the program."""
+        self._guest.order(job=self._number, signal=int(signal.SIGINT))
+
     def kill(self):
         """Kill the program, and wait for its end."""
         self._guest.order(job=self._number, signal=int(signal.SIGKILL))
@@ -98,7 +108,7 @@ class Guest:
         For the console and the socket.
     name : str
     iommu : bool
-        Its card has an IOMMU.
+        Its cards have an IOMMU.
     """
 
     def __init__(self, command, folder, name, *, iommu=True):
@@ -192,7 +202,7 @@ class Guest:
             raise GuestFailed(f"guest {self.name} takes no order: {error.strerror}; console: {self.console}") from None
 
     def start(self, program, **arguments):
-        """Start a program of :mod:`weft.tb.verify.linux.guest_programs`."""
+        """Start a program of :mod:`weft.tb.verify.linux.guest_programs`, or one of another module, by both names."""
         number = len(self._jobs) + 1
         job = self._jobs[number] = Job(self, number, f"{program} on guest {self.name}")
         self.order(job=number, program=program, arguments=arguments)
@@ -241,21 +251,21 @@ class Guest:
         self.close()
 
 
-def command_of(qemu, kernel, initrd, card, *, iommu=True):
+def command_of(qemu, kernel, initrd, cards, *, iommu=True):
     """Return a function for :class:`Guest`.
 
     Parameters
     ----------
     qemu : list of str
     kernel, initrd : Path
-    card : path
-        Socket of the card.
+    cards : iterable of path
+        Sockets of its cards.
     iommu : bool
         The machine has an IOMMU.
     """
     unit = ("-device", "intel-iommu,caching-mode=on") if iommu else ()
-    device = json.dumps({"driver": "vfio-user-pci", "socket": {"type": "unix", "path": os.fspath(card)},
-                         "x-msg-timeout": 600_000})
+    devices = [json.dumps({"driver": "vfio-user-pci", "socket": {"type": "unix", "path": os.fspath(card)},
+                           "x-msg-timeout": 600_000}) for card in cards]
 
     def command(console: Path, port: Path):
         return [
@@ -263,6 +273,7 @@ def command_of(qemu, kernel, initrd, card, *, iommu=True):
             "-object", "memory-backend-memfd,id=m,size=512M,share=on", *unit,
             "-nodefaults", "-nic", "none", "-display", "none", "-no-reboot", "-monitor", "none",
             "-serial", f"file:{console}", "-serial", f"unix:{port}", "-kernel", str(kernel), "-initrd", str(initrd),
-            "-append", KERNEL + " intel_iommu=on" * iommu, "-device", device]
+            "-append", KERNEL + " intel_iommu=on" * iommu,
+            *(word for device in devices for word in ("-device", device))]
 
     return command

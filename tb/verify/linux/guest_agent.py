@@ -44,12 +44,14 @@ class Agent:
         self.programs = importlib.import_module("guest_programs")       # of the guest, where it lies beside this file
 
     def start(self, number, program, arguments):
-        """Fork a program."""
+        """Fork a program. Its module is imported before, once for all programs of the module."""
+        program = self.programs.load(program)
         (in_read, in_write), (out_read, out_write) = os.pipe(), os.pipe()
         process = os.fork()
         if not process:
             status = 1
             try:
+                os.setpgid(0, 0)
                 os.close(self.port)
                 for file in (in_write, out_read):
                     os.close(file)
@@ -59,6 +61,7 @@ class Agent:
                 write_line(out_write, traceback.format_exc())
             finally:
                 os._exit(status)
+        os.setpgid(process, process)        # here as well: the next order may be a signal
         os.close(in_read)
         os.close(out_write)
         self.jobs[number], self.outputs[out_read] = (process, in_write), number
@@ -73,7 +76,7 @@ class Agent:
         elif number in self.jobs:       # it may have ended in the meantime, or be about to
             process, file = self.jobs[number]
             if "signal" in order:
-                os.kill(process, order["signal"])
+                os.killpg(process, order["signal"])     # with what the program has started
             else:
                 with contextlib.suppress(BrokenPipeError):
                     write_line(file, order["input"])

@@ -96,9 +96,8 @@ def announced(job):
 
 
 def card():
-    """Return the address of the only card."""
-    [function] = cards()
-    return function.address
+    """Return the address of the first card."""
+    return next(cards()).address
 
 
 def example(name):
@@ -154,18 +153,19 @@ class Opened:
 
 
 def bind(job):
-    """Bind the card to vfio-pci; the survey names the step before, and none after it."""
-    before, address = [str(found) for found in survey()], card()
-    (SYSFS / "bus/pci/devices" / address / "driver_override").write_text("vfio-pci")
-    (SYSFS / "bus/pci/drivers_probe").write_text(address)
+    """Bind the cards to vfio-pci; the survey names the step before, and none after it."""
+    before = [str(found) for found in survey()]
+    for function in cards():
+        (function.path / "driver_override").write_text("vfio-pci")
+        (SYSFS / "bus/pci/drivers_probe").write_text(function.address)
     job.put({"before": before, "after": [str(found) for found in survey()]})
 
 
 def unbind(job):
-    """Unbind the card."""
-    address = card()
-    (VFIO / "unbind").write_text(address)
-    job.put({"bound": (SYSFS / "bus/pci/devices" / address / "driver").exists()})
+    """Unbind the cards."""
+    for function in cards():
+        (VFIO / "unbind").write_text(function.address)
+    job.put({"bound": [function.address for function in cards() if function.driver]})
 
 
 def reserve(job, pages):
@@ -327,6 +327,12 @@ PROGRAMS = {program.__name__: program for program in (
     bind, unbind, reserve, space, pins, bring_up, ping_pong, file_copy, stream, measure)}
 
 
+def load(program):
+    """Return a program by name, or by those of its module, which is imported, and its own."""
+    module, _, name = program.rpartition(".")
+    return getattr(importlib.import_module(module), name) if module else PROGRAMS[name]
+
+
 def run(program, arguments, source, sink):
-    """Run a program by name, with its job's descriptors."""
-    PROGRAMS[program](Job(source, sink), **arguments)
+    """Run a result of :func:`load` with its job's descriptors."""
+    program(Job(source, sink), **arguments)

@@ -1,4 +1,4 @@
-"""Two Linux guests with a card each, and the server of the cards."""
+"""Linux guests with cards, and the server of the cards."""
 
 import contextlib
 import threading
@@ -9,21 +9,22 @@ from weft.tb.app.machine.machine import Machine
 from weft.tb.app.machine.settings import MachineSettings
 from weft.tb.verify.linux.guest import ANSWER_S, Guest, GuestFailed, command_of
 from weft.tb.verify.linux.image import kernel_and_initrd, qemu
+from weft.tb.verify.linux.served_image import add_served
 
-HOSTS = "ab"
+PAIR = {"a": "a", "b": "b"}
 
 
 class Lab:
-    """Machines of both hosts.
+    """Machines of all cards, and guests.
 
     Parameters
     ----------
     folder : Path
         For sockets, consoles and the initial file system; its path is short, as those of sockets must be.
     backend, preset, loss, seed
-        Of ``weft machine``, with the hosts of :data:`HOSTS`.
-    hosts : str
-        Those that have a guest.
+        Of ``weft machine``.
+    cards : dict of str to str
+        Names of the cards of each guest, each a letter. A guest with two cards has programs to serve them to.
     slow : int
         Factor by which the drivers' time is slower.
 
@@ -34,15 +35,18 @@ class Lab:
     guests : dict of str to Guest
     sentences : list of str
         Reports of the server.
+    daemon, pins
+        The job of ``weft serve`` on a guest, and the number of its pinned pages before.
     """
 
-    def __init__(self, folder, *, backend="functional", preset=None, loss=0.01, seed="1", hosts=HOSTS, slow=1):
-        self.folder, self.hosts, self.slow, self.sentences, self.guests = folder, hosts, slow, [], {}
+    def __init__(self, folder, *, backend="functional", preset=None, loss=0.01, seed="1", cards=PAIR, slow=1):
+        self.folder, self.cards, self.slow, self.sentences, self.guests = folder, cards, slow, [], {}
         self._programs = self._made()
-        settings = MachineSettings(folder=str(folder), backend=backend, preset=preset, loss=loss, seed=seed)
+        settings = MachineSettings(folder=str(folder), backend=backend, preset=preset, loss=loss, seed=seed,
+                                   hosts=sorted("".join(cards.values())))
         self.preset, self._guests, self._failure = settings.card, contextlib.ExitStack(), None
         self._ended = threading.Event()
-        self.machine = self._started(settings)
+        self.machine, self.daemon, self.pins = self._started(settings), None, 0
 
     def _started(self, settings):
         """Return the machines, which are served from now on, until :meth:`_end`."""
@@ -66,15 +70,18 @@ class Lab:
 
     def _made(self):
         """Return what :meth:`command` needs, made before the server starts: it may take minutes."""
-        return qemu(), *kernel_and_initrd(self.folder)
+        kernel, initrd = kernel_and_initrd(self.folder)
+        if any(len(cards) > 1 for cards in self.cards.values()):
+            add_served(initrd)
+        return qemu(), kernel, initrd
 
     def command(self, host, *, iommu):
         """Return the command of a guest, for :class:`Guest`."""
-        return command_of(*self._programs, self.folder / f"{host}.sock", iommu=iommu)
+        return command_of(*self._programs, [self.folder / f"{card}.sock" for card in self.cards[host]], iommu=iommu)
 
     def start(self, hosts=None, *, iommu=True):
         """Start guests at the same time, and wait until their agents are ready."""
-        hosts = hosts or self.hosts
+        hosts = hosts or self.cards
         for host in hosts:
             self.guests[host] = self._guests.enter_context(
                 Guest(self.command(host, iommu=iommu), self.folder, host, iommu=iommu))
@@ -86,8 +93,8 @@ class Lab:
         """A guest has ended, or the server of the cards has."""
         return self._failure is not None or any(guest.ended for guest in self.guests.values())
 
-    def function(self, host):
-        return self.machine.functions[host]
+    def function(self, card):
+        return self.machine.functions[card]
 
     def until(self, condition, what):
         """Wait until something is true of the cards.

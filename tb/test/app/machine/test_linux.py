@@ -1,4 +1,4 @@
-"""A Linux guest of an unmodified QEMU: kernel, configuration space and driver of a functional card.
+"""A Linux guest of an unmodified QEMU: kernel, configuration space, driver and served programs of functional cards.
 
 The short form of ``make linux``, which the long tier does not repeat: it takes minutes.
 """
@@ -9,7 +9,9 @@ import signal
 import pytest
 
 from weft.tb.sim.flow.system import tools_expected
+from weft.tb.verify.interop.image import NoImage
 from weft.tb.verify.interop.packages import NoPackage
+from weft.tb.verify.linux.cases import SHORT
 from weft.tb.verify.linux.run import run_short
 
 LIMIT_S = 1500      # with the packages, which are fetched once
@@ -34,11 +36,11 @@ def test_a_linux_guest_drives_the_card(capsys):
     try:
         with limit(LIMIT_S):
             status = run_short()
-    except NoPackage as problem:
+    except (NoImage, NoPackage) as problem:
         if tools_expected():
             raise
         pytest.skip(str(problem))
     output = capsys.readouterr().out
     assert status == 0, output
     print(output)
-    assert output.count(" passed ") == len(output.splitlines()) == 5
+    assert output.count(" passed ") == len(output.splitlines()) == len(SHORT) == 12

@@ -160,7 +160,7 @@ def test_a_card_that_cannot_be_opened_is_a_sentence():
     def opener(address):
         raise PyverbsRDMAError(f"the PCI function {address} is not a card", errno.ENODEV)
 
-    with pytest.raises(Failure, match=r"the card of host a cannot be used: .* 0000:00:03.0 is not a card"):
+    with pytest.raises(Failure, match=r"the card 0000:00:03.0 cannot be used: .* 0000:00:03.0 is not a card"):
         PciBackend(["a", "b"], HOSTS.values(), delay_ns=1000, opener=opener)
 
 
@@ -179,7 +179,7 @@ def test_a_card_that_cannot_be_brought_up_is_a_sentence(error, sentence):
             raise InvalidValue("12 ranges of memory are in use", errno.EBUSY)
 
     device = Unusable(EventLoop(), preset="test")
-    with pytest.raises(Failure, match=f"the card of host a cannot be used: .*{sentence}"):
+    with pytest.raises(Failure, match=f"the card 0000:00:03.0 cannot be used: .*{sentence}"):
         PciBackend(["a"], ["0000:00:03.0"], delay_ns=1000, opener=lambda _: device)
     backend = PciBackend([], [], delay_ns=1000)
     backend.devices.append(device)

@@ -14,7 +14,7 @@ BENCH = "verify/bench/test_small_forms.py::test_small_form"
 DISPATCH = "verify/bench/test_small_forms.py::test_the_command_line_runs_the_function_of_a_benchmark"
 PERFTEST = "app/perf/test_perf.py::test_every_command_prints_the_table_of_perftest, tb/cli/perf.py"
 GUEST = "app/machine/test_linux.py::test_a_linux_guest_drives_the_card"
-GUEST_SERVES = "app/machine/test_serve.py::test_programs_in_a_linux_guest, tb/test/app/machine/serve_init.sh"
+GUEST_SERVES = f"{GUEST}, tb/verify/linux/served_cases.py"
 INTEROP = "verify/interop/test_interop.py::test_linux_exchanges_data_with_the_endpoint_and_the_card"
 THIS_RUN = "no test: it is the run of the tests, or part of it"
 SYSTEM = "no test: it changes the system, or asks for a board or another machine"
@@ -45,9 +45,11 @@ WEFT = {
     "weft conformance --device": "verify/document/test_small_commands.py::test_conformance_of_a_device",
     "weft conformance --list": SMALL,
     "weft counters": "app/device/test_tools.py::test_counters_of_a_short_run",
+    "weft counters --device": "app/device/test_hardware.py::test_two_cards_run_over_their_link",
     "weft coverage": _parts(LONG, "verify/mutate/test_coverage.py::test_counts_of_all_runs_of_a_design_are_added"),
     "weft devices": "cli/test_machine_options.py::test_cards_of_this_machine",
     "weft devinfo": "app/device/test_tools.py::test_devinfo_prints_the_fields_of_ibv_devinfo",
+    "weft devinfo --device": "app/device/test_hardware.py::test_devinfo_shows_every_card",
     "weft formal": "test_package.py::test_formal_runs_from_the_wheel",
     "weft interop": _parts(LONG, INTEROP),
     "weft interop --short": "test_package.py::test_interop_runs_from_the_wheel",
