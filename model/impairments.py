@@ -40,7 +40,9 @@ _KIND: dict[int, FrameKind] = {
     wire.Opcode.ACKNOWLEDGE: FrameKind.ACK,
     wire.Opcode.PROBE: FrameKind.PROBE,
 }
+_OTHER = FrameKind.OTHER
 CONTROL_KINDS = frozenset(FrameKind) - {FrameKind.DATA, FrameKind.RETX}
+_OCTETS = (bytes, bytearray)
 _BTH_END = wire.BTH_OFFSET + wire.BTH.size_bytes
 _IPV4, _ROCE_PORT = wire.ETHERTYPE_IPV4.to_bytes(2, "big"), wire.ROCE_UDP_PORT.to_bytes(2, "big")
 
@@ -63,7 +65,7 @@ Frame = bytes | bytearray | LazyFrame
 
 def opcode_of(frame: Frame) -> int:
     """Return the BTH opcode of an Ethernet frame, or -1 if it has no BTH."""
-    if not isinstance(frame, bytes | bytearray):
+    if not isinstance(frame, _OCTETS):
         return frame.opcode
     if (len(frame) < _BTH_END or frame[12:14] != _IPV4 or frame[14] & 15 != 5
             or frame[23] != wire.IP_PROTO_UDP or frame[36:38] != _ROCE_PORT):
@@ -73,12 +75,12 @@ def opcode_of(frame: Frame) -> int:
 
 def addresses_of(frame: Frame) -> bytes:
     """Return the destination and the source of an Ethernet frame."""
-    return bytes(frame[:12]) if isinstance(frame, bytes | bytearray) else frame.addresses
+    return bytes(frame[:12]) if isinstance(frame, _OCTETS) else frame.addresses
 
 
 def frame_kind(frame: Frame) -> FrameKind:
     """Return the kind of an Ethernet frame."""
-    return _KIND.get(opcode_of(frame), FrameKind.OTHER)
+    return _KIND.get(opcode_of(frame), _OTHER)
 
 
 @dataclass(frozen=True)
@@ -226,6 +228,8 @@ class Impairments:
         if model is not self._config.loss_model:
             self._loses = model.start(self._rng["model"]) if model else None
         self._config = config
+        self._delays_only = not any((config.loss, config.control_loss, config.loss_model, config.duplicate,
+                                     config.reorder, config.corrupt, config.rate_gbps, config.jitter_ns))
 
     def seed(self, seed: int | str) -> None:
         """Use the random sequences of another seed from now on."""
@@ -247,7 +251,12 @@ class Impairments:
             self.before(time_ns)
         config, kind, count, rng = self._config, frame_kind(frame), self.counters, self._rng
         # All draws come first, so that the outcome of this frame does not shift the draws of the next.
-        loss, duplicate, reorder, corrupt = [draw() for draw in self._chances]
+        draw_loss, draw_duplicate, draw_reorder, draw_corrupt = self._chances
+        loss, duplicate, reorder, corrupt = draw_loss(), draw_duplicate(), draw_reorder(), draw_corrupt()
+        if self._delays_only and not (self.rules or self._drop_when or self._held):
+            count.sent[kind] += 1
+            count.delivered[kind] += 1
+            return [(time_ns + config.delay_ns, frame)]
         distance = config.reorder_distance
         hold = rng["hold"].randint(1, distance or config.reorder_max_ns) if config.reorder else 0
         copy = rng["copy"].randint(1, config.reorder_max_ns) if config.duplicate and not distance else 0

@@ -1,7 +1,7 @@
 """Event loop in simulated time."""
 
-import heapq
 from collections.abc import Callable
+from heapq import heappop, heappush
 from typing import Any
 
 
@@ -24,11 +24,13 @@ class EventLoop:
         """Call ``function`` at a time; calls at the same time run in the order of their registration."""
         number = self._number
         self._number = number + 1
-        heapq.heappush(self._queue, (time_ns if time_ns > self.now_ns else self.now_ns, number, function, args))
+        heappush(self._queue, (time_ns if time_ns > self.now_ns else self.now_ns, number, function, args))
 
     def call_in(self, delay_ns: float, function: Callable[..., object], *args: Any) -> None:
         """Call ``function`` after a delay."""
-        self.call_at(self.now_ns + delay_ns, function, *args)
+        number = self._number
+        self._number = number + 1
+        heappush(self._queue, (self.now_ns + delay_ns if delay_ns > 0 else self.now_ns, number, function, args))
 
     @property
     def due_ns(self) -> float | None:
@@ -39,17 +41,17 @@ class EventLoop:
         """Run the next event; return false if there is none."""
         if not self._queue:
             return False
-        self.now_ns, _, function, args = heapq.heappop(self._queue)
+        self.now_ns, _, function, args = heappop(self._queue)
         function(*args)
         return True
 
-    def run(self, until: float, condition: Callable[[], object] = lambda: False) -> bool:
+    def run(self, until: float, condition: Callable[[], object] | None = None) -> bool:
         """Run events up to a time (inclusive), or until ``condition()`` holds after one; return true for the latter."""
         queue = self._queue
-        while not condition():
+        while condition is None or not condition():
             if not queue or queue[0][0] > until:
                 self.now_ns = max(self.now_ns, until)
                 return False
-            self.now_ns, _, function, args = heapq.heappop(queue)
+            self.now_ns, _, function, args = heappop(queue)
             function(*args)
         return True

@@ -93,6 +93,8 @@ def _process_of(connection, files):
 class Accesses:
     """Accesses of one thread to memory of programs.
 
+    The thread sets ``client`` and increments ``count`` before an access, and increments it again after the access.
+
     Attributes
     ----------
     count : int
@@ -103,13 +105,6 @@ class Accesses:
 
     def __init__(self):
         self.count, self.client = 0, None
-
-    def begin(self, client):
-        self.client = client
-        self.count += 1
-
-    def end(self):
-        self.count += 1
 
     @property
     def current(self):

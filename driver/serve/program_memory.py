@@ -95,13 +95,15 @@ class ProgramMemory:
         MemoryFault
             If the program has no such page, or no memory any more.
         """
-        self._accesses.begin(self._client)
+        accesses = self._accesses
+        accesses.client = self._client
+        accesses.count += 1
         try:
             data = os.pread(self._file, length, address)
         except OSError as error:
             raise MemoryFault(f"{length} bytes at {address:#x}: {error.strerror}") from None
         finally:
-            self._accesses.end()
+            accesses.count += 1
         if not data:
             self._ended()
             raise MemoryFault("the program has no memory any more")
@@ -109,13 +111,15 @@ class ProgramMemory:
 
     def write(self, address, data):
         """Write bytes within a page, if the program has it."""
-        self._accesses.begin(self._client)
+        accesses = self._accesses
+        accesses.client = self._client
+        accesses.count += 1
         try:
             there = os.pwrite(self._file, data, address)
         except OSError:
             return
         finally:
-            self._accesses.end()
+            accesses.count += 1
         if not there:
             self._ended()
 

@@ -1,8 +1,19 @@
 """Data frame between two cards: the fields of its packet, converted to bytes only when needed."""
 
+from functools import lru_cache
+
 from weft.hdl.contract import wire
 
 from .parse import RxHeader, is_host_qpn, parse
+
+_AROUND = {opcode: wire.header_bytes(opcode) + wire.ICRC_BYTES for opcode in wire.DATA_OPCODES}     # bytes, no payload
+_PSN_MASK, _RSN_MASK = (1 << wire.PSN_BITS) - 1, (1 << wire.RSN_BITS) - 1
+
+
+@lru_cache(maxsize=4096)
+def _addresses(dst_mac, src_mac):
+    """Return the first bytes of a frame; the same few begin many frames."""
+    return dst_mac.to_bytes(6, "big") + src_mac.to_bytes(6, "big")
 
 
 class DataFrame:
@@ -30,14 +41,14 @@ class DataFrame:
     def __init__(self, packet, payload, card):
         self.packet, self.payload, self._source = packet, payload, (card.mac, card.ip)
         self.opcode = packet.opcode
-        self._length = wire.header_bytes(self.opcode) + packet.length + -packet.length % 4 + wire.ICRC_BYTES
+        self._length = _AROUND[self.opcode] + packet.length + -packet.length % 4
 
     def __len__(self):
         return self._length
 
     @property
     def addresses(self):
-        return self.packet.work.dst_mac.to_bytes(6, "big") + self._source[0].to_bytes(6, "big")
+        return _addresses(self.packet.work.dst_mac, self._source[0])
 
     def __getitem__(self, part):
         return bytes(self)[part]
@@ -52,10 +63,13 @@ class DataFrame:
         work = packet.work
         if is_host_qpn(host_qpns, work.dqpn) or mac not in (0, work.dst_mac) or ip not in (0, work.dst_ip):
             return parse(bytes(self), mac=mac, ip=ip, host_qpns=host_qpns)
-        with_imm, retransmit = packet.with_imm, work.retransmit
-        return RxHeader(
-            "DATA", roce=0, opcode=int(self.opcode), dest_qp=work.dqpn, psn=packet.psn % (1 << wire.PSN_BITS),
-            ack_req=int(packet.last and work.ack_req), retransmission=retransmit,
-            rsn=packet.rsn % (1 << wire.RSN_BITS) if retransmit else 0, has_imm=int(with_imm),
-            imm=work.imm if with_imm else 0, va=packet.remote_va, rkey=work.rkey, dma_length=packet.length,
-            length=packet.length, src_ip=self._source[1]), self.payload
+        header = RxHeader(
+            "DATA", opcode=int(self.opcode), dest_qp=work.dqpn, psn=packet.psn & _PSN_MASK, va=packet.remote_va,
+            rkey=work.rkey, dma_length=packet.length, length=packet.length, src_ip=self._source[1])
+        if packet.last:
+            header.ack_req = int(work.ack_req)
+            if packet.with_imm:
+                header.has_imm, header.imm = 1, work.imm
+        if work.retransmit:
+            header.retransmission, header.rsn = work.retransmit, packet.rsn & _RSN_MASK
+        return header, self.payload

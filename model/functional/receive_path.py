@@ -8,11 +8,13 @@ from .node_list import BrokenList
 from .parse import parse
 from .pause import is_mac_control, understood
 from .report_merge import ReportMerge
-from .translate import Request, translate
+from .translate import CAN_RECEIVE, Request, translate
 
 Reason, ReportKind, Ring = abi.Reason, abi.ReportKind, abi.Ring
 REFUSAL = {judge.DUPLICATE: Reason.DUPLICATE, judge.STALE: Reason.STALE_PSN, judge.FAR: Reason.FAR_PSN}
+PLACED = judge.ACCEPT, judge.LATE, judge.MATCH, judge.UNMATCHED      # verdicts for payload that is written
 _WRITE = int(abi.AccessFlag.REMOTE_WRITE)
+_RECEIVES, _OK = (abi.QpState.RTS, abi.QpState.RTR), Reason.OK      # each access to a member of an enum takes time
 EVENT_LAG_NS = 400  # largest delay of an event report relative to a report of the builder
 
 
@@ -26,6 +28,7 @@ class ReceivePath:
 
     def __init__(self, card):
         self.card = card
+        self._qpn_width = card.params.qpn_width
         self._event_time = 0   # time of the newest event report
         self._drop_reported = set()     # indices of QPs with an unread report of a dropped packet
 
@@ -67,7 +70,7 @@ class ReceivePath:
         if header.kind == "REFUSED" and not header.opcode:
             self.card.refuse(header.reason)   # the QP is unknown
             return
-        index, generation = abi.split_qpn(header.dest_qp, self.card.params.qpn_width)
+        index, generation = abi.split_qpn(header.dest_qp, self._qpn_width)
         header.dest_qp = index
         if (entry := self._live(header, generation)) is None:
             return
@@ -104,7 +107,7 @@ class ReceivePath:
         if generation != entry.generation:
             self.card.refuse(Reason.STALE_GENERATION)
             return None
-        if entry.state not in (abi.QpState.RTR, abi.QpState.RTS):
+        if entry.state not in _RECEIVES:
             self.card.refuse(Reason.UNKNOWN_QP)
             if header.kind == "PROBE" and header.src_ip == entry.peer_ip:
                 self._report_drop(header.dest_qp,
@@ -131,38 +134,37 @@ class ReceivePath:
         self.card.report(report, mark=True)
 
     def _data(self, header, payload, entry):
-        result = translate(
-            self.card.tables.qps,
-            self.card.tables.mrs,
-            self.card.tables.ptes,
-            Request(header.rkey, header.va, header.dma_length, _WRITE, header.dest_qp,
-                    generation=entry.generation),
-        )
-        if result.reason is not Reason.OK:
+        card, tables = self.card, self.card.tables
+        request = Request(header.rkey, header.va, header.dma_length, _WRITE, header.dest_qp, CAN_RECEIVE,
+                          entry.generation)
+        result = translate(tables.qps, tables.mrs, tables.ptes, request)
+        if result.reason is not _OK:
             self._refuse(header, result.reason, entry)
             return
-        incarnation = self.card.qps[header.dest_qp]
+        incarnation = card.qps[header.dest_qp]
         judged = incarnation.window.judge(
             header.psn,
             retransmission=header.retransmission,
             ack_req=header.ack_req,
-            reorder=self.card.registers["reorder_distance"],
-            space=self._space(incarnation),
+            reorder=card.registers["reorder_distance"],
+            space=not header.retransmission or self._space(incarnation),
             guard=entry.psn_guard,
         )
-        if judged.verdict in (judge.ACCEPT, judge.LATE, judge.MATCH, judge.UNMATCHED):
+        if judged.verdict in PLACED:
             self._place(result.segments, payload, judged)
         if judged.verdict in REFUSAL:
-            self.card.refuse(REFUSAL[judged.verdict])
+            card.refuse(REFUSAL[judged.verdict])
             return
-        merge = ReportMerge(self.card.random)
-        self.card.counters["rx_packets"] += 1
+        card.counters["rx_packets"] += 1
+        if judged.verdict == judge.ACCEPT and not (header.ack_req or judged.lost or judged.progress):
+            return      # within a message: nothing to report
+        merge = ReportMerge(card.random)
         if judged.verdict == judge.LATE:
-            self.card.counters["rx_late_originals"] += 1
+            card.counters["rx_late_originals"] += 1
         elif header.ack_req:
             merge.add("event", self._judged_event(ReportKind.MESSAGE_END, header, incarnation, judged))
         if judged.verdict == judge.MATCH:
-            self.card.counters["rx_retransmissions"] += 1
+            card.counters["rx_retransmissions"] += 1
             self._match(header, incarnation, judged, merge)
         elif judged.verdict == judge.UNMATCHED:
             self._not_matched(header, incarnation, judged, merge)

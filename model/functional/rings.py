@@ -111,7 +111,7 @@ class CardRings:
         BadEntry
             If the card checks its driver: see :meth:`entry`.
         """
-        if not self.enabled(ring) or self.prod[ring] == self.cons[ring]:
+        if self.prod[ring] == self.cons[ring] or not self.enabled(ring):
             return None
         try:
             return self.entry(ring, self.cons[ring])

@@ -6,16 +6,18 @@ The tables are dictionaries by index: ``qp_table`` of :class:`QpEntry`, ``mr_tab
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 from weft.hdl.contract.abi import KEY_TAG_BITS, PAGE_2M, PAGE_4K, REMOTE_ACCESS, AccessFlag, QpState, Reason
 from weft.hdl.contract.wire import PMTUS
 
 PAYLOAD_MAX = max(PMTUS.values())
 CAN_RECEIVE, CAN_SEND = 0, 1  # values of Request.qp_need
-# Plain integers, because operations on flags are slow.
+# Plain integers, because operations on flags are slow; names, because each access to a member of an enum is.
 _LOCAL_WRITE, _REMOTE_WRITE = int(AccessFlag.LOCAL_WRITE), int(AccessFlag.REMOTE_WRITE)
 _REMOTE_ACCESS = int(REMOTE_ACCESS)
+_RESET, _OK = QpState.RESET, Reason.OK
+_ABLE = {CAN_RECEIVE: (QpState.RTS, QpState.RTR), CAN_SEND: (QpState.RTS,)}
+_TAG_MASK = (1 << KEY_TAG_BITS) - 1
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,8 @@ class MrEntry:
         return page_count(self.va, self.length, self.page_bytes)
 
 
-class Request(NamedTuple):
+@dataclass(slots=True)
+class Request:
     """Access that requires the AccessFlag bits ``need``; ``qp_need``: the QP must be able to receive or to send.
 
     ``qpn`` is the index of the QP. ``generation`` is that of a received packet; requests to send leave it 0.
@@ -79,7 +82,8 @@ class Request(NamedTuple):
     generation: int = 0
 
 
-class Result(NamedTuple):
+@dataclass(slots=True)
+class Result:
     """Result of a translation.
 
     ``segments``: physical pieces (address, length), none crossing a page; empty unless ``reason`` is OK.
@@ -98,16 +102,16 @@ def page_count(va, length, page_bytes):
 def check(qp_table, mr_table, request):
     """Return the reason to reject the access, or OK."""
     qp = qp_table.get(request.qpn, NO_QP)
-    if qp.state == QpState.RESET:
+    if qp.state == _RESET:
         return Reason.UNKNOWN_QP
     if request.qp_need == CAN_RECEIVE and request.generation != qp.generation:
         return Reason.STALE_GENERATION
-    if qp.state not in ((QpState.RTS,) if request.qp_need == CAN_SEND else (QpState.RTR, QpState.RTS)):
+    if qp.state not in _ABLE[request.qp_need]:
         return Reason.UNKNOWN_QP
     if request.length == 0:
-        return Reason.OK
+        return _OK
     mr = mr_table.get(request.key >> KEY_TAG_BITS)
-    if mr is None or not mr.valid or mr.key_tag != request.key & (1 << KEY_TAG_BITS) - 1:
+    if mr is None or not mr.valid or mr.key_tag != request.key & _TAG_MASK:
         return Reason.BAD_KEY
     if mr.pd != (request.qpn if mr.window else qp.pd):
         return Reason.WRONG_PD
@@ -116,7 +120,7 @@ def check(qp_table, mr_table, request):
         return Reason.OUT_OF_RANGE
     if request.need & ~mr.access or request.need & _REMOTE_ACCESS & ~qp.access and not mr.window:
         return Reason.NO_PERMISSION
-    return Reason.OK
+    return _OK
 
 
 def translate(qp_table, mr_table, page_table, request):
@@ -128,14 +132,14 @@ def translate(qp_table, mr_table, page_table, request):
     """
     qp = qp_table.get(request.qpn, NO_QP)
     reason = check(qp_table, mr_table, request)
-    if reason != Reason.OK or request.length == 0:
+    if reason is not _OK or request.length == 0:
         return Result(reason, (), qp)
     mr = mr_table[request.key >> KEY_TAG_BITS]
     size = mr.page_bytes
-    segments, va, left = [], request.va, request.length
+    segments, va, left = (), request.va, request.length
     while left:
-        page = page_table[mr.pte_index + va // size - mr.va // size]
-        piece = min(left, size - va % size)
-        segments.append((page // size * size + va % size, piece))
+        page, at = page_table[mr.pte_index + va // size - mr.va // size], va % size
+        piece = left if left <= size - at else size - at
+        segments += ((page // size * size + at, piece),)
         va, left = va + piece, left - piece
-    return Result(reason, tuple(segments), qp)
+    return Result(reason, segments, qp)

@@ -8,6 +8,9 @@ from .translate import CAN_SEND, Request, translate
 from .transmit import work_packets
 
 Reason, ReportKind, Ring = abi.Reason, abi.ReportKind, abi.Ring
+RAW = Ring.NIC_TX
+ORDER = RAW, Ring.RETRANSMIT, Ring.SEND
+_OK = Reason.OK     # each access to a member of an enum takes time
 
 
 class TransmitPath:
@@ -31,22 +34,24 @@ class TransmitPath:
             self.card.loop.call_in(0, self._transmit)
 
     def _transmit(self):
-        if self.card.transmit_path is not self:
+        card = self.card
+        if card.transmit_path is not self:
             return   # the card was reset
-        for ring in (Ring.NIC_TX, Ring.RETRANSMIT, Ring.SEND):
-            if ring not in self._now:
-                entry = self.card.rings.peek(ring)
+        for ring in ORDER:
+            frames = self._now.get(ring)
+            if frames is None:
+                entry = card.rings.peek(ring)
                 if entry is None:
                     continue
-                self._now[ring] = self._raw_frames(entry) if ring is Ring.NIC_TX else self._work_frames(entry, ring)
-            frame = next(self._now[ring], None)
+                frames = self._now[ring] = self._raw_frames(entry) if ring is RAW else self._work_frames(entry, ring)
+            frame = next(frames, None)
             if frame is None:
                 del self._now[ring]
-                self.card.rings.finish(ring)
-                self.card.loop.call_in(0, self._transmit)
+                card.rings.finish(ring)
+                card.loop.call_in(0, self._transmit)
                 return
-            self.card.send_frame(frame)
-            self.card.loop.call_in(wire.line_bytes(len(frame)) * 8 / self.card.line_gbps, self._transmit)
+            card.send_frame(frame)
+            card.loop.call_in(wire.line_bytes(len(frame)) * 8 / card.line_gbps, self._transmit)
             return
         self._running = False
 
@@ -87,14 +92,11 @@ class TransmitPath:
                 if kept is None or (kept.sqpn, kept.psn) != (work.sqpn, work.psn):
                     return      # the descriptor with the rest of its payload was lost
                 work.data += kept.data.to_bytes(abi.INLINE_MAX - abi.INLINE_HEAD_BYTES, "little")
+        tables, request = self.card.tables, Request(work.lkey, 0, 0, 0, work.sqpn, CAN_SEND)
         for packet in work_packets(work):
-            result = translate(
-                self.card.tables.qps,
-                self.card.tables.mrs,
-                self.card.tables.ptes,
-                Request(work.lkey, packet.local_va, 0 if work.inline else packet.length, 0, work.sqpn, CAN_SEND),
-            )
-            if result.reason is not Reason.OK:
+            request.va, request.length = packet.local_va, 0 if work.inline else packet.length
+            result = translate(tables.qps, tables.mrs, tables.ptes, request)
+            if result.reason is not _OK:
                 self._tx_error(work, result.reason)
                 return
             yield packet, result.segments

@@ -76,7 +76,6 @@ class Window:
         guard : int
             Number of high bits, of the 23 bits of a distance ahead, that must be zero; a PSN further ahead is FAR.
         """
-        reorder = min(max(reorder, 1), self.bits)
         at = self.base + signed24(psn - self.base)
         lost, seal = [], False
         if at - self.base >= _AHEAD >> guard:
@@ -101,7 +100,7 @@ class Window:
                 self.base += 1
             else:
                 self.received.add(at)
-                lost = self._slide(at - reorder + 1)
+                lost = self._slide(at - min(max(reorder, 1), self.bits) + 1)
         progress = False
         if verdict in (ACCEPT, PROBE):
             empty = not self.received

@@ -32,10 +32,10 @@ class Switch:
     def deliver(self, frame: Frame) -> None:
         """Pass a frame to the local ports only."""
         addresses = addresses_of(frame)
-        to, source = addresses[:6], addresses[6:]
+        to = addresses[:6]
         if to in self.ports:
             self.ports[to](frame)
         elif is_group(to):
             for mac, port in self.ports.items():
-                if mac != source:
+                if mac != addresses[6:]:
                     port(frame)

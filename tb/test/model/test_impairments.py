@@ -4,6 +4,7 @@ import pytest
 
 from weft.hdl.contract import wire
 from weft.model.impairments import FrameKind, Impairments, LinkConfig, frame_kind
+from weft.model.loss import GilbertElliott
 
 FRAMES = 4000
 
@@ -21,6 +22,11 @@ def data(psn):
 def cross(link, frames=FRAMES, gap_ns=100):
     """Return the deliveries of a train of data frames, in order of arrival."""
     return sorted(arrival for psn in range(frames) for arrival in link.outcome(data(psn), psn * gap_ns))
+
+
+def outcomes(link, psns):
+    """Return the outcomes of data frames, each 100 ns after the one before it."""
+    return [link.outcome(data(psn), psn * 100) for psn in psns]
 
 
 def psn_of(frame):
@@ -77,6 +83,27 @@ def test_loss_does_not_depend_on_other_settings():
         link = Impairments(LinkConfig(loss=0.05, **settings), seed=3)
         return set(range(FRAMES)) - {psn_of(frame) for _, frame in cross(link)}
     assert lost() == lost(duplicate=0.2, reorder=0.3)
+
+
+@pytest.mark.parametrize("change", [
+    {"loss": 0.3}, {"control_loss": 1.0, "corrupt": 0.3}, {"duplicate": 0.3}, {"reorder": 0.3}, {"corrupt": 0.3},
+    {"reorder": 0.3, "reorder_distance": 3}, {"rate_gbps": 1.0}, {"jitter_ns": 200.0},
+    {"loss_model": GilbertElliott(3, 0.3)}])
+def test_impairments_begin_and_end_at_run_time(change):
+    link, plain = Impairments(LinkConfig()), Impairments(LinkConfig())
+    assert outcomes(link, range(50)) == outcomes(plain, range(50))
+    link.config = LinkConfig(**change)
+    assert outcomes(link, range(50)) != outcomes(plain, range(50))
+    link.config = LinkConfig()
+    outcomes(link, range(3))      # releases frames that were held back
+    assert outcomes(link, range(50)) == outcomes(plain, range(50))
+
+
+def test_frames_without_impairments_draw_like_all_others():
+    always, later = Impairments(LinkConfig(loss=0.3)), Impairments(LinkConfig())
+    outcomes(later, range(100))
+    later.config = LinkConfig(loss=0.3)
+    assert outcomes(always, range(400))[100:] == outcomes(later, range(100, 400))
 
 
 def test_reordered_frames_are_late_by_at_most_the_bound():

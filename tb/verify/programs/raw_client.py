@@ -112,13 +112,21 @@ class RawClient:
         except ConnectionResetError:
             return True
 
-    def receive(self):
-        """Receive a response; return (ANSWER, its body, file descriptors), or raise :class:`Disconnected`."""
+    def _wait(self):
+        """Run the daemon until the next attempt to receive the response of :meth:`call`."""
+        self.daemon.turn()
+
+    def receive(self, wait=None):
+        """Receive a response; return (ANSWER, its body, file descriptors), or raise :class:`Disconnected`.
+
+        ``wait()`` runs the daemon; default: for a turn.
+        """
+        wait = wait or self.daemon.turn
         for _ in range(TURNS_MAX):
             try:
                 data, files, *_ = socket.recv_fds(self.socket, messages.MESSAGE_BYTES_MAX, messages.FILES_MAX)
             except BlockingIOError:
-                self.daemon.turn()
+                wait()
                 continue
             except ConnectionResetError:
                 raise Disconnected from None
@@ -132,7 +140,7 @@ class RawClient:
         asked, answered = messages.MESSAGES[opcode]
         head = messages.REQUEST.pack(version=messages.VERSION, opcode=opcode)
         self.send_message(head + asked.pack(**fields) + tail, files)
-        head, body, out = self.receive()
+        head, body, out = self.receive(self._wait)
         if head.status:
             raise Rejected(head.status, body.decode())
         return answered.unpack(body), out

@@ -144,7 +144,7 @@ def random_request(rng, qps, mrs):
 
 def packed(request):
     """Return a request as the block's input."""
-    fields = request._asdict()
+    fields = dataclasses.asdict(request)
     fields["qpn"] |= fields.pop("generation") << PARAMS.qpn_width
     return pack(TranslateRequest, fields)
 
@@ -189,7 +189,7 @@ async def agrees_with_the_model(dut):
     seen = Counter()
     for request, bits in zip(requests, await sink.recv_many(len(requests)), strict=True):
         expected = translate(*tables, request)
-        expected = expected._replace(qp=dataclasses.replace(
+        expected = dataclasses.replace(expected, qp=dataclasses.replace(
             expected.qp, generation=expected.qp.generation % (1 << GENERATION_BITS)))
         assert result_of(bits) == expected, (request, tables[1].get(request.key >> KEY_TAG_BITS))
         seen[expected.reason] += 1
