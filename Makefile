@@ -79,9 +79,11 @@ sim: $(VENV)/.sim
 wave: $(VENV)/.sim
 	@$(WEFT) sim $(call OPTIONS,$(filter-out WAVES,$(FLAGS))) --waves --view
 
+STYLE := $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/python -m weft.tb.verify.prose
+
 # The style checks run beside the tests.
 check: $(VENV)/.dev
-	@$(MAKE) --no-print-directory style & style=$$!; \
+	@($(STYLE)) & style=$$!; \
 	WEFT_RTL=0 $(BIN)/python -m pytest -n 2 -m "not rtl and not programs and not long" $(PYTEST_ARGS); tests=$$?; \
 	wait $$style && exit $$tests
 
@@ -128,9 +130,7 @@ coverage: $(VENV)/.dev
 	@$(BIN)/weft coverage
 
 style: $(VENV)/.dev
-	@$(BIN)/ruff check .
-	@$(BIN)/mypy
-	@$(BIN)/python -m weft.tb.verify.prose
+	@$(STYLE)
 
 lint: style
 	@$(BIN)/weft verilog --preset test --yosys

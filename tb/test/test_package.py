@@ -16,6 +16,7 @@ import pytest
 
 from weft.tb.sim.flow.build import BUILD_ROOT
 from weft.tb.sim.flow.imports import imports
+from weft.tb.sim.flow.tools import locked
 from weft.tb.test.system import need
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -95,20 +96,29 @@ def test_every_dependency_is_used_and_everything_used_is_a_dependency():
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("wheel")
+def wheel(tmp_path_factory, request):
+    """Return the wheel, which all workers share."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if hasattr(request.config, "workerinput") else base) / "wheel-of-the-checkout"
+    folder.mkdir(exist_ok=True)
+    with locked(folder / "lock"):
+        if not list(folder.glob("*.whl")):
+            build_wheel(folder)
+    return next(folder.glob("*.whl"))
+
+
+def build_wheel(folder):
     source = folder / "source"  # a copy, because setuptools leaves files in the source folder
-    source.mkdir()
+    source.mkdir(exist_ok=True)
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     for name in folders().values():
-        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
     done = subprocess.run([sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(source)],
                           capture_output=True, text=True)
     if done.returncode and "Could not find a version" in done.stdout + done.stderr:
         pytest.skip("building a wheel needs a package index for setuptools")
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return next(folder.glob("*.whl"))
 
 
 def run_in_wheel(folder, code, names):

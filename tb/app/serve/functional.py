@@ -26,11 +26,11 @@ REST_S = 1.0
 SLOT_LOG2 = 13      # slots for datagrams of 4096 bytes
 
 
-def config_for(delay_ns: int, seed: str, congestion: str = "none") -> ContextConfig:
-    """Return the configuration of a driver for cards with this delay between them."""
+def config_for(delay_ns: int, seed: str, congestion: str = "none", *, path_search: bool = False) -> ContextConfig:
+    """Return the configuration of a driver for cards with this delay, and one path or several, between them."""
     return ContextConfig(keep_qp_num=True, ring_log2=8, nic_slot_log2=SLOT_LOG2, time_wait_qps=64,
                          probe_timeout_ns=2 * delay_ns + 50_000, random=random.Random(f"{seed}/driver"),
-                         congestion=congestion)
+                         congestion=congestion, path_search=path_search)
 
 
 def sentence_of(host: str, counters: LinkCounters) -> str:
@@ -127,7 +127,8 @@ class FunctionalBackend(CardBackend):
                         f"{seed}/{n}")
             device.transmit = link.send
             self.devices.append(device)
-            self._open(name, n, device, link, config_for(delay, f"{seed}/{n}", congestion))
+            self._open(name, n, device, link,
+                       config_for(delay, f"{seed}/{n}", congestion, path_search=network is not None))
         if network is not None:
             self._connect(network)
         self._clock = WallClock(self.loop)
