@@ -114,11 +114,13 @@ cli/test_soak.py::test_seeds_outside_the_tests_come_first
 driver/channel/test_states.py::test_no_state_is_invalid[3-3]
 driver/engine/test_path_search.py::test_traffic_is_back_within_two_probe_timeouts_after_a_cut[timed-answers]
 driver/engine/test_path_search.py::test_traffic_is_back_within_two_probe_timeouts_after_a_cut[timed-data]
+driver/knitting/test_pool.py::test_node_churn_leaks_nothing_and_mixes_nothing
 driver/operation/test_operations.py::test_random_operations
 driver/send/test_loss_models.py::test_each_loss_is_recovered_once_without_a_timer[burst 512]
 driver/send/test_loss_models.py::test_each_loss_is_recovered_once_without_a_timer[burst 64]
 driver/send/test_loss_models.py::test_each_loss_is_recovered_once_without_a_timer[comb 384]
 driver/send/test_loss_models.py::test_each_loss_is_recovered_once_without_a_timer[comb 7]
+driver/send/test_loss_models.py::test_each_loss_is_recovered_once_without_a_timer[one burst]
 driver/send/test_loss_models.py::test_each_loss_is_recovered_once_without_a_timer[outage
 driver/soft/test_two_cards.py::test_phase_two_of_the_document[rtl]
 hdl/adamap/test_broken.py::test_broken_list_stops_its_qp[verilator]
