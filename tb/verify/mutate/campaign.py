@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 
 from weft.tb.sim.flow.simulate import BUILD_ROOT, locked
+from weft.tb.sim.flow.tools import write_whole
 from weft.tb.verify.mutate import record, sources
 from weft.tb.verify.mutate.equivalence import proven_equivalent
 from weft.tb.verify.mutate.netlist import Mutation, Netlist, draw, netlist, write_faulty
@@ -156,7 +157,7 @@ def proof(mutant):
     kept, where = KEPT / "proofs" / f"{key}.json", KEPT / "work" / f"proofs-{key}"
     with locked(kept.with_suffix(".lock")):
         if not kept.exists():
-            kept.write_text(json.dumps(proven_equivalent(mutant.design.netlist, mutant.mutation, where)))
+            write_whole(kept, json.dumps(proven_equivalent(mutant.design.netlist, mutant.mutation, where)))
             shutil.rmtree(where, ignore_errors=True)
     return json.loads(kept.read_text())
 
@@ -204,7 +205,7 @@ class Runs:
                 runs += added
                 if self.mutation or not added[-1]["problem"]:   # failed baselines stay in their folder, to be looked at
                     for run in added:
-                        self.files[run["test"]].write_text(json.dumps(run))
+                        write_whole(self.files[run["test"]], json.dumps(run))
                     shutil.rmtree(self.where, ignore_errors=True)
         return sorted(runs, key=lambda run: bool(run["problem"]))
 
