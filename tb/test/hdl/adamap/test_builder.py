@@ -109,6 +109,42 @@ async def count_discarded(dut, seen):
         seen["discarded"] += int(dut.discarded.value)
 
 
+def late_runs(rng, wanted):
+    """Return runs (offset, length) of one node: those that make it a BITMAP, then some that begin at ``wanted`` bits.
+
+    A bit before each of the latter is no hole: a run that sets bits before its first one is noticed.
+    """
+    prefix = [(3 * k, 2) for k in range(abi.RUNS_MAX + 1)]
+    late, at = [], 3 * len(prefix)
+    while offsets := [offset for offset in sorted(wanted) if offset >= at]:
+        late.append((offsets[0], min(rng.randint(1, 20), abi.NODE_HOLES_MAX - offsets[0])))
+        wanted.discard(offsets[0])
+        at = sum(late[-1]) + rng.randint(3, 30)
+    return prefix + late
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def runs_begin_at_every_bit_of_a_bitmap(dut):
+    rng = random.Random(bench_seed())
+    await start_clock(dut)
+    dut.node_age_ns.value = (1 << 32) - 1
+    source, sink = StreamSource(dut, "i", dut.clk), StreamSink(dut, "o", dut.clk)
+    encodings = tuple(abi.Encoding[name] for name in os.environ["ENCODINGS"].split())
+    model, seen = Model(4, encodings), Counter()
+    wanted = set(range(3 * (abi.RUNS_MAX + 1), abi.NODE_HOLES_MAX))
+    while wanted:
+        psn, expected = rng.getrandbits(32), []
+        for offset, length in [*late_runs(rng, wanted), (0, 0)]:
+            run = (3, 9, psn + offset, length, length == 0)
+            expected += model.run(*run)
+            source.send_nowait(run_payload(*run))
+        for want in expected:
+            got = node_of(int(await sink.recv()))
+            assert got == want, f"{got}, expected {want}"
+            seen[want.encoding] += 1
+    assert abi.Encoding.BITMAP not in encodings or seen[abi.Encoding.BITMAP] > 10, seen
+
+
 @cocotb.test(timeout_time=200, timeout_unit="us")
 async def old_node_is_sealed(dut):
     await start_clock(dut)
