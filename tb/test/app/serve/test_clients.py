@@ -24,14 +24,14 @@ from weft.tb.verify.programs.hostile import (
     settle,
     works,
 )
-from weft.tb.verify.programs.local import PolledBackend, local_daemon
+from weft.tb.verify.programs.local import POLLED, local_daemon
 from weft.tb.verify.programs.raw_client import PAGE, SLOTS, Disconnected, RawClient, RawEnd, Rejected
 
 MESSAGES_SENT, ROUNDS, TURNS = 1500, 8, 24
 FAR_NS = 100_000
 
 
-@pytest.fixture(params=[None, PolledBackend], ids=["functional", "direct"])
+@pytest.fixture(params=POLLED.values(), ids=POLLED)
 def served(request):
     with local_daemon(backend_type=request.param) as (daemon, messages):
         yield daemon, messages

@@ -20,7 +20,7 @@ from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.sim.flow.system import tools_expected
 from weft.tb.test.app.serve.raw_ids import IPS, QPN, RawIds, param
 from weft.tb.verify.programs.hostile import clean, settle
-from weft.tb.verify.programs.local import local_daemon
+from weft.tb.verify.programs.local import EagerBackend, local_daemon
 from weft.tb.verify.programs.programs import PASSED, TABLE, missing_packages, one
 from weft.tb.verify.programs.raw_client import PAGE, VA, RawEnd, Rejected
 from weft.tb.verify.programs.session import serving
@@ -144,7 +144,7 @@ def test_no_slot_harms_another_program(fields):
 @pytest.mark.parametrize("where", ["sent", "received", "flushed"])
 def test_a_completion_that_cannot_be_reported_ends_one_program(monkeypatch, where):
     """For example because the program leaves too many events unread."""
-    with local_daemon() as (daemon, messages):
+    with local_daemon(backend_type=EagerBackend) as (daemon, messages):
         good, bad = (DatagramEnd(daemon, "a"), DatagramEnd(daemon, "b")), DatagramEnd(daemon, "a")
         (client,) = (client for client in daemon.clients.values() if bad.qp.qp_num in client.qps)
         bad.receive_into(0, PAGE)

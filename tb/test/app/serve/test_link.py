@@ -144,7 +144,7 @@ def test_rules_hit_the_packets_of_one_qp_only(pingpong, port, tmp_path):
 def test_impairments_at_the_start_are_counted_in_the_report(pingpong, port):
     with serving("--preset", "test", "--loss", "0.05", "--burst", "3", "--duplicate", "0.05", "--reorder", "0.05",
                  "--corrupt", "0.05", "--rate-gbps", "1", "--jitter-us", "20", "--seed", "5") as session:
-        works(session, pingpong, port, 150)
+        works(session, pingpong, port, 60)
         output = session.end()
     for word in ("lost, ", "duplicated, ", "reordered, ", "corrupted; "):
         assert word in output
@@ -161,7 +161,7 @@ def test_same_seed_and_same_packets_give_the_same_faults(pingpong, port, tmp_pat
                 chance = 0.2
                 count = 25
                 """)) as session:
-            works(session, pingpong, port, 100)
+            works(session, pingpong, port, 40)
             return state(session)["rules"], counters(session, "a")["lost"]
     assert run() == run()
 
