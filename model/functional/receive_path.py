@@ -8,7 +8,7 @@ from .node_list import BrokenList
 from .parse import parse
 from .pause import is_mac_control, understood
 from .report_merge import ReportMerge
-from .translate import CAN_RECEIVE, Request, translate
+from .translate import Request, locate
 
 Reason, ReportKind, Ring = abi.Reason, abi.ReportKind, abi.Ring
 REFUSAL = {judge.DUPLICATE: Reason.DUPLICATE, judge.STALE: Reason.STALE_PSN, judge.FAR: Reason.FAR_PSN}
@@ -62,26 +62,28 @@ class ReceivePath:
     def _parse(self, frame):
         mac, ip, host_qpns = self.card.mac, self.card.ip, self.card.registers["host_qpns"]
         if isinstance(frame, DataFrame):
-            return frame.parsed(mac, ip, host_qpns)
+            if frame.reaches(mac, ip, host_qpns):
+                return frame, frame.payload
+            frame = bytes(frame)
         return parse(frame, mac=mac, ip=ip, host_qpns=host_qpns)
 
     def take(self, header, payload):
-        """Process a parsed RoCE packet; the method may change the header."""
-        if header.kind == "REFUSED" and not header.opcode:
+        """Process a parsed RoCE packet."""
+        kind = header.kind
+        if kind == "REFUSED" and not header.opcode:
             self.card.refuse(header.reason)   # the QP is unknown
             return
         index, generation = abi.split_qpn(header.dest_qp, self._qpn_width)
-        header.dest_qp = index
-        if (entry := self._live(header, generation)) is None:
+        if (entry := self._live(header, index, generation)) is None:
             return
-        if header.kind == "REFUSED":
-            self._refuse(header, header.reason, entry)
-        elif header.kind == "RAW":
+        if kind == "DATA":
+            self._data(header, payload, index, entry)
+        elif kind == "REFUSED":
+            self._refuse(header, header.reason, index, entry)
+        elif kind == "RAW":
             self._raw(header, payload)
-        elif header.kind == "PROBE":
-            self._probe(header, entry)
         else:
-            self._data(header, payload, entry)
+            self._probe(header, index, entry)
 
     def _raw(self, header, frame):
         slot = 1 << self.card.registers["nic_rx_slot_log2"]
@@ -98,9 +100,9 @@ class ReceivePath:
                                 time_ns=int(self.card.loop.now_ns))
         self.card.rings.put(Ring.NIC_RX, entry)
 
-    def _live(self, header, generation):
+    def _live(self, header, index, generation):
         """Return the table entry of a QP that receives, or None; the packet must have its generation and peer."""
-        entry = self.card.tables.qps.get(header.dest_qp)
+        entry = self.card.tables.qps.get(index)
         if entry is None:
             self.card.refuse(Reason.UNKNOWN_QP)
             return None
@@ -110,18 +112,18 @@ class ReceivePath:
         if entry.state not in _RECEIVES:
             self.card.refuse(Reason.UNKNOWN_QP)
             if header.kind == "PROBE" and header.src_ip == entry.peer_ip:
-                self._report_drop(header.dest_qp,
-                                  self._event(ReportKind.PROBE, header, generation, reason=Reason.UNKNOWN_QP))
+                self._report_drop(index, self._event(ReportKind.PROBE, header, index, generation,
+                                                     reason=Reason.UNKNOWN_QP))
             return None
         if header.src_ip != entry.peer_ip:
             self.card.refuse(Reason.WRONG_PEER)
             return None
         return entry
 
-    def _refuse(self, header, reason, entry):
+    def _refuse(self, header, reason, index, entry):
         """Drop a packet of a faulty peer, and report it to the driver."""
         self.card.refuse(reason)
-        self._report_drop(header.dest_qp, self._event(ReportKind.ERROR, header, entry.generation, reason=reason))
+        self._report_drop(index, self._event(ReportKind.ERROR, header, index, entry.generation, reason=reason))
 
     def _report_drop(self, index, report):
         """Report a dropped packet of a QP, unless an earlier report of the QP is unread or the ring is half full."""
@@ -133,15 +135,14 @@ class ReceivePath:
         self._drop_reported.add(index)
         self.card.report(report, mark=True)
 
-    def _data(self, header, payload, entry):
+    def _data(self, header, payload, index, entry):
         card, tables = self.card, self.card.tables
-        request = Request(header.rkey, header.va, header.dma_length, _WRITE, header.dest_qp, CAN_RECEIVE,
-                          entry.generation)
-        result = translate(tables.qps, tables.mrs, tables.ptes, request)
-        if result.reason is not _OK:
-            self._refuse(header, result.reason, entry)
+        reason, segments = locate(entry, tables.mrs, tables.ptes,
+                                  Request(header.rkey, header.va, header.dma_length, _WRITE, index))
+        if reason is not _OK:
+            self._refuse(header, reason, index, entry)
             return
-        incarnation = card.qps[header.dest_qp]
+        incarnation = card.qps[index]
         judged = incarnation.window.judge(
             header.psn,
             retransmission=header.retransmission,
@@ -151,7 +152,7 @@ class ReceivePath:
             guard=entry.psn_guard,
         )
         if judged.verdict in PLACED:
-            self._place(result.segments, payload, judged)
+            self._place(segments, payload, judged)
         if judged.verdict in REFUSAL:
             card.refuse(REFUSAL[judged.verdict])
             return
@@ -206,15 +207,15 @@ class ReceivePath:
             self.card.memory.write(address, payload[done : done + n])
             done += n
 
-    def _probe(self, header, entry):
-        incarnation, merge = self.card.qps[header.dest_qp], ReportMerge(self.card.random)
+    def _probe(self, header, index, entry):
+        incarnation, merge = self.card.qps[index], ReportMerge(self.card.random)
         judged = incarnation.window.judge(header.psn, probe=True, guard=entry.psn_guard)
         if judged.verdict in REFUSAL:
             self.card.refuse(REFUSAL[judged.verdict])
             return
         merge.add("event", self._judged_event(ReportKind.PROBE, header, incarnation, judged))
         self._record(incarnation, judged, merge, header)
-        self.card.found_by_probe += [(header.dest_qp, psn, n) for psn, n in judged.lost]
+        self.card.found_by_probe += [(index, psn, n) for psn, n in judged.lost]
         self._match_probe(header, incarnation, merge)
         self._emit(merge)
 
@@ -222,7 +223,7 @@ class ReceivePath:
         """Apply a probe to the list."""
         self._walk(header, incarnation, lambda: incarnation.matcher.probe(header.rsn))
         self.card.found_by_probe += [
-            (header.dest_qp, psn, 1)
+            (incarnation.matcher.qpn, psn, 1)
             for node in incarnation.matcher.retired for psn in node.open_psns
         ]
         self._retire(incarnation, merge)
@@ -289,19 +290,19 @@ class ReceivePath:
             )
 
     @staticmethod
-    def _event(kind, header, generation, **more):
+    def _event(kind, header, index, generation, **more):
         """Return an event report with the fields of a packet's header, and ``more``."""
         return abi.REPORT_EVENT.pack(**{
-            "kind": kind, "retransmission": header.retransmission, "opcode": header.opcode, "qpn": header.dest_qp,
+            "kind": kind, "retransmission": header.retransmission, "opcode": header.opcode, "qpn": index,
             "generation": generation % (1 << abi.GENERATION_BITS), "psn": header.psn, "va": header.va,
             "key": header.rkey, "length": header.dma_length, "rsn": header.rsn, "src_ip": header.src_ip, **more})
 
     def _judged_event(self, kind, header, incarnation, judged):
         """Return the event report of a packet with the result of the window."""
         return self._event(
-            kind, header, incarnation.matcher.generation, has_imm=header.has_imm, imm=header.imm,
-            psn=judged.psn % (1 << 32),
-            base=judged.base % (1 << 32), holes=judged.holes % (1 << abi.HOLES_BITS))
+            kind, header, incarnation.matcher.qpn, incarnation.matcher.generation, has_imm=header.has_imm,
+            imm=header.imm, psn=judged.psn % (1 << 32), base=judged.base % (1 << 32),
+            holes=judged.holes % (1 << abi.HOLES_BITS))
 
     def _emit(self, merge):
         """Emit reports: events with a delay, retirements after the events of all packets so far, others at once."""

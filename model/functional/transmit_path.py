@@ -3,9 +3,8 @@
 from weft.driver.device.attached import MemoryFault
 from weft.hdl.contract import abi, wire
 
-from .data_frame import DataFrame
+from .data_frame import work_frames
 from .translate import CAN_SEND, Request, translate
-from .transmit import work_packets
 
 Reason, ReportKind, Ring = abi.Reason, abi.ReportKind, abi.Ring
 RAW = Ring.NIC_TX
@@ -69,15 +68,14 @@ class TransmitPath:
         yield frame.ljust(wire.MIN_FRAME_BYTES, b"\0")
 
     def _work_frames(self, entry, ring):
-        for packet, segments in self.packets(entry, ring):
-            payload = self.payload(packet, segments)
-            if payload is None:
+        for frame, segments in self.packets(entry, ring):
+            if not self.load(frame, segments):
                 return
-            self.count(packet)
-            yield DataFrame(packet, payload, self.card)
+            yield frame
 
     def packets(self, entry, ring):
-        """Yield the packets of a descriptor with the physical pieces of their payload, up to the first error."""
+        """Yield the frames of a descriptor, not loaded, with the physical pieces of their payload, up to the first error.
+        """
         work, kept, inline_max = abi.WORK.unpack(entry), self._kept.pop(ring, None), self.card.params.inline_bytes
         if work.opcode is abi.WorkOpcode.INLINE_DATA and inline_max:
             self._kept[ring] = abi.INLINE_DATA.unpack(entry)
@@ -93,30 +91,32 @@ class TransmitPath:
                     return      # the descriptor with the rest of its payload was lost
                 work.data += kept.data.to_bytes(abi.INLINE_MAX - abi.INLINE_HEAD_BYTES, "little")
         tables, request = self.card.tables, Request(work.lkey, 0, 0, 0, work.sqpn, CAN_SEND)
-        for packet in work_packets(work):
-            request.va, request.length = packet.local_va, 0 if work.inline else packet.length
+        for frame in work_frames(work):
+            request.va, request.length = frame.local_va, 0 if work.inline else frame.length
             result = translate(tables.qps, tables.mrs, tables.ptes, request)
             if result.reason is not _OK:
                 self._tx_error(work, result.reason)
                 return
-            yield packet, result.segments
+            yield frame, result.segments
 
-    def payload(self, packet, segments):
-        """Return the payload bytes of a packet, or None if they cannot be read: that is reported."""
-        if packet.work.inline:
-            return packet.work.data[:packet.length]
-        try:
-            return b"".join([self.card.memory.read(address, n) for address, n in segments])
-        except MemoryFault:
-            self._tx_error(packet.work, Reason.DMA_ERROR)
-            return None
-
-    def count(self, packet):
-        """Count a sent packet."""
-        counters = self.card.counters
+    def load(self, frame, segments):
+        """Set payload and sender of a frame and count it; return false if the payload cannot be read: that is reported.
+        """
+        card, work = self.card, frame.work
+        if work.inline:
+            frame.payload = work.data[:frame.length]
+        else:
+            try:
+                frame.payload = b"".join([card.memory.read(address, n) for address, n in segments])
+            except MemoryFault:
+                self._tx_error(work, Reason.DMA_ERROR)
+                return False
+        frame.src_mac, frame.src_ip = card.mac, card.ip
+        counters = card.counters
         counters["tx_packets"] += 1
-        counters["tx_retransmissions"] += packet.work.retransmit
-        counters["tx_bytes"] += packet.length
+        counters["tx_retransmissions"] += frame.retransmission
+        counters["tx_bytes"] += frame.length
+        return True
 
     def _tx_error(self, work, reason):
         self.card.refuse(reason)
