@@ -14,8 +14,8 @@ _WITH_IMM = abi.WorkOpcode.WRITE_IMM
 
 
 @lru_cache(maxsize=4096)
-def _addresses(dst_mac, src_mac):
-    """Return the first bytes of a frame; the same few begin many frames."""
+def addresses(dst_mac, src_mac):
+    """Return destination and source as a frame begins; the same few begin many frames."""
     return dst_mac.to_bytes(6, "big") + src_mac.to_bytes(6, "big")
 
 
@@ -41,13 +41,15 @@ class DataFrame:
     local_va : int
         Source of the payload.
     payload : bytes
-    src_mac, src_ip : int
-        Of the sender. The transmit path sets payload and sender.
+    addresses : bytes
+        Destination and source, as the frame begins.
+    src_ip : int
+        The transmit path sets these three.
     """
 
     kind, reason, roce, host = "DATA", abi.Reason.OK, 0, 0
-    __slots__ = ("_number", "ack_req", "dest_qp", "has_imm", "length", "local_va", "opcode", "payload", "psn",
-                 "retransmission", "rkey", "src_ip", "src_mac", "va", "work")
+    __slots__ = ("_number", "ack_req", "addresses", "dest_qp", "has_imm", "length", "local_va", "opcode", "payload",
+                 "psn", "retransmission", "rkey", "src_ip", "va", "work")
 
     def __init__(self, work, number, va, length, last):
         self.work, self._number, self.va, self.length = work, number, va, length
@@ -69,11 +71,6 @@ class DataFrame:
     def dma_length(self):
         return self.length
 
-    @property
-    def addresses(self):
-        """Destination and source, as the frame begins."""
-        return _addresses(self.work.dst_mac, self.src_mac)
-
     def __len__(self):
         return _AROUND[self.opcode] + self.length + -self.length % 4
 
@@ -88,9 +85,9 @@ class DataFrame:
         if self.has_imm:
             extensions += wire.IMMDT.pack(imm=work.imm)
         return wire.build_frame(
-            opcode=self.opcode, dst_mac=work.dst_mac, src_mac=self.src_mac, src_ip=self.src_ip, dst_ip=work.dst_ip,
-            sport=work.sport, dest_qp=self.dest_qp, psn=self.psn, ack_req=int(self.ack_req), payload=self.payload,
-            extensions=extensions)
+            opcode=self.opcode, dst_mac=work.dst_mac, src_mac=int.from_bytes(self.addresses[6:]), src_ip=self.src_ip,
+            dst_ip=work.dst_ip, sport=work.sport, dest_qp=self.dest_qp, psn=self.psn, ack_req=int(self.ack_req),
+            payload=self.payload, extensions=extensions)
 
     def reaches(self, mac, ip, host_qpns):
         """Return whether a card with these addresses and host QPNs takes the frame as the packet that it is."""

@@ -1,5 +1,7 @@
 """Receive path of the functional card: from a frame to memory and reports, without time."""
 
+from functools import lru_cache
+
 from weft.hdl.contract import abi
 
 from ..functional import window as judge
@@ -15,6 +17,7 @@ REFUSAL = {judge.DUPLICATE: Reason.DUPLICATE, judge.STALE: Reason.STALE_PSN, jud
 PLACED = judge.ACCEPT, judge.LATE, judge.MATCH, judge.UNMATCHED      # verdicts for payload that is written
 _WRITE = int(abi.AccessFlag.REMOTE_WRITE)
 _RECEIVES, _OK = (abi.QpState.RTS, abi.QpState.RTR), Reason.OK      # each access to a member of an enum takes time
+_split_qpn = lru_cache(maxsize=4096)(abi.split_qpn)      # the same few QPNs arrive in many packets
 EVENT_LAG_NS = 400  # largest delay of an event report relative to a report of the builder
 
 
@@ -31,18 +34,20 @@ class ReceivePath:
         self._qpn_width = card.params.qpn_width
         self._event_time = 0   # time of the newest event report
         self._drop_reported = set()     # indices of QPs with an unread report of a dropped packet
+        self._access = Request(0, 0, 0, _WRITE, 0)      # of the newest packet
 
     def receive(self, frame):
         """Process a frame from the line."""
-        if is_mac_control(frame):
+        card = self.card
+        if not isinstance(frame, DataFrame) and is_mac_control(frame):
             self._pause(frame)
             return
-        self.card.counters["rx_frames"] += 1
-        if not self.card.enabled:
-            self.card.refuse(Reason.NOT_READY)
+        card.counters["rx_frames"] += 1
+        if not card.enabled:
+            card.refuse(Reason.NOT_READY)
             return
-        if self.card.backlog:
-            self.card.refuse(Reason.BUFFER_FULL)
+        if card.backlog:
+            card.refuse(Reason.BUFFER_FULL)
             return
         header, payload = self._parse(frame)
         if header.kind == "RAW" and not header.roce:
@@ -73,7 +78,7 @@ class ReceivePath:
         if kind == "REFUSED" and not header.opcode:
             self.card.refuse(header.reason)   # the QP is unknown
             return
-        index, generation = abi.split_qpn(header.dest_qp, self._qpn_width)
+        index, generation = _split_qpn(header.dest_qp, self._qpn_width)
         if (entry := self._live(header, index, generation)) is None:
             return
         if kind == "DATA":
@@ -136,9 +141,9 @@ class ReceivePath:
         self.card.report(report, mark=True)
 
     def _data(self, header, payload, index, entry):
-        card, tables = self.card, self.card.tables
-        reason, segments = locate(entry, tables.mrs, tables.ptes,
-                                  Request(header.rkey, header.va, header.dma_length, _WRITE, index))
+        card, tables, access = self.card, self.card.tables, self._access
+        access.key, access.va, access.length, access.qpn = header.rkey, header.va, header.length, index
+        reason, segments = locate(entry, tables.mrs, tables.ptes, access)
         if reason is not _OK:
             self._refuse(header, reason, index, entry)
             return

@@ -108,30 +108,21 @@ def check_qp(qp, request):
     return _OK if qp.state in _ABLE[request.qp_need] else Reason.UNKNOWN_QP
 
 
-def check_region(qp, mr, request):
-    """Return the reason to reject the access to a memory region, None if there is none, or OK."""
-    if mr is None or not mr.valid or mr.key_tag != request.key & _TAG_MASK:
-        return Reason.BAD_KEY
-    if mr.pd != (request.qpn if mr.window else qp.pd):
-        return Reason.WRONG_PD
-    va, length = request.va, request.length
-    end = va + length
-    if end > 1 << 64 or length > PAYLOAD_MAX or va < mr.va or end > mr.va + mr.length:
-        return Reason.OUT_OF_RANGE
-    if request.need & ~mr.access or request.need & _REMOTE_ACCESS & ~qp.access and not mr.window:
-        return Reason.NO_PERMISSION
-    return _OK
-
-
 def locate(qp, mr_table, page_table, request):
-    """Check an access of a QP that is able to make it, and translate its addresses; return (reason, segments)."""
+    """Check an access of a QP that may make it to memory, and translate its addresses; return (reason, segments)."""
     va, left = request.va, request.length
     if not left:
         return _OK, ()
     mr = mr_table.get(request.key >> KEY_TAG_BITS)
-    reason = check_region(qp, mr, request)
-    if reason is not _OK:
-        return reason, ()
+    if mr is None or not mr.valid or mr.key_tag != request.key & _TAG_MASK:
+        return Reason.BAD_KEY, ()
+    if mr.pd != (request.qpn if mr.window else qp.pd):
+        return Reason.WRONG_PD, ()
+    end = va + left
+    if end > 1 << 64 or left > PAYLOAD_MAX or va < mr.va or end > mr.va + mr.length:
+        return Reason.OUT_OF_RANGE, ()
+    if request.need & ~mr.access or request.need & _REMOTE_ACCESS & ~qp.access and not mr.window:
+        return Reason.NO_PERMISSION, ()
     size, segments = mr.page_bytes, ()
     while left:
         page, at = page_table[mr.pte_index + va // size - mr.va // size], va % size

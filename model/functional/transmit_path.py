@@ -3,8 +3,8 @@
 from weft.driver.device.attached import MemoryFault
 from weft.hdl.contract import abi, wire
 
-from .data_frame import work_frames
-from .translate import CAN_SEND, Request, translate
+from .data_frame import addresses, work_frames
+from .translate import CAN_SEND, NO_QP, Request, check_qp, locate
 
 Reason, ReportKind, Ring = abi.Reason, abi.ReportKind, abi.Ring
 RAW = Ring.NIC_TX
@@ -33,20 +33,19 @@ class TransmitPath:
             self.card.loop.call_in(0, self._transmit)
 
     def _transmit(self):
-        card = self.card
+        card, rings = self.card, self.card.rings
         if card.transmit_path is not self:
             return   # the card was reset
         for ring in ORDER:
             frames = self._now.get(ring)
             if frames is None:
-                entry = card.rings.peek(ring)
-                if entry is None:
+                if rings.prod[ring] == rings.cons[ring] or (entry := rings.peek(ring)) is None:
                     continue
                 frames = self._now[ring] = self._raw_frames(entry) if ring is RAW else self._work_frames(entry, ring)
             frame = next(frames, None)
             if frame is None:
                 del self._now[ring]
-                card.rings.finish(ring)
+                rings.finish(ring)
                 card.loop.call_in(0, self._transmit)
                 return
             card.send_frame(frame)
@@ -74,8 +73,7 @@ class TransmitPath:
             yield frame
 
     def packets(self, entry, ring):
-        """Yield the frames of a descriptor, not loaded, with the physical pieces of their payload, up to the first error.
-        """
+        """Yield the frames of a descriptor, not loaded, with the physical pieces of their payload, until an error."""
         work, kept, inline_max = abi.WORK.unpack(entry), self._kept.pop(ring, None), self.card.params.inline_bytes
         if work.opcode is abi.WorkOpcode.INLINE_DATA and inline_max:
             self._kept[ring] = abi.INLINE_DATA.unpack(entry)
@@ -93,11 +91,14 @@ class TransmitPath:
         tables, request = self.card.tables, Request(work.lkey, 0, 0, 0, work.sqpn, CAN_SEND)
         for frame in work_frames(work):
             request.va, request.length = frame.local_va, 0 if work.inline else frame.length
-            result = translate(tables.qps, tables.mrs, tables.ptes, request)
-            if result.reason is not _OK:
-                self._tx_error(work, result.reason)
+            qp = tables.qps.get(work.sqpn, NO_QP)
+            reason, segments = check_qp(qp, request), ()
+            if reason is _OK:
+                reason, segments = locate(qp, tables.mrs, tables.ptes, request)
+            if reason is not _OK:
+                self._tx_error(work, reason)
                 return
-            yield frame, result.segments
+            yield frame, segments
 
     def load(self, frame, segments):
         """Set payload and sender of a frame and count it; return false if the payload cannot be read: that is reported.
@@ -111,7 +112,7 @@ class TransmitPath:
             except MemoryFault:
                 self._tx_error(work, Reason.DMA_ERROR)
                 return False
-        frame.src_mac, frame.src_ip = card.mac, card.ip
+        frame.addresses, frame.src_ip = addresses(work.dst_mac, card.mac), card.ip
         counters = card.counters
         counters["tx_packets"] += 1
         counters["tx_retransmissions"] += frame.retransmission

@@ -5,7 +5,7 @@ from dataclasses import fields
 
 from weft.driver.terms.enums import MTU
 from weft.hdl.contract import abi, wire
-from weft.model.functional.data_frame import DataFrame, work_frames
+from weft.model.functional.data_frame import DataFrame, addresses, work_frames
 from weft.model.functional.parse import RxHeader, parse
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.verify.programs.hostile import pair, works
@@ -36,7 +36,7 @@ def test_frame_fields_equal_its_bytes():
             dst_mac=rng.getrandbits(46) << 2, sport=rng.getrandbits(16)))
         for frame in work_frames(work):
             frame.payload = data[frame.local_va:frame.local_va + frame.length]
-            frame.src_mac, frame.src_ip = MAC, IP
+            frame.addresses, frame.src_ip = addresses(work.dst_mac, MAC), IP
             for mac, ip in ((work.dst_mac, work.dst_ip), (0, 0), (work.dst_mac ^ 4, work.dst_ip), (0, ~work.dst_ip)):
                 for qpns in (0, some):
                     header, payload = parse(bytes(frame), mac=mac, ip=ip, host_qpns=qpns)
