@@ -14,7 +14,6 @@ from .translate import Request, locate
 
 Reason, ReportKind, Ring = abi.Reason, abi.ReportKind, abi.Ring
 REFUSAL = {judge.DUPLICATE: Reason.DUPLICATE, judge.STALE: Reason.STALE_PSN, judge.FAR: Reason.FAR_PSN}
-PLACED = judge.ACCEPT, judge.LATE, judge.MATCH, judge.UNMATCHED      # verdicts for payload that is written
 _WRITE = int(abi.AccessFlag.REMOTE_WRITE)
 _RECEIVES, _OK = (abi.QpState.RTS, abi.QpState.RTR), Reason.OK      # each access to a member of an enum takes time
 _split_qpn = lru_cache(maxsize=4096)(abi.split_qpn)      # the same few QPNs arrive in many packets
@@ -148,31 +147,27 @@ class ReceivePath:
             self._refuse(header, reason, index, entry)
             return
         incarnation = card.qps[index]
+        retransmission, ack_req = header.retransmission, header.ack_req
         judged = incarnation.window.judge(
-            header.psn,
-            retransmission=header.retransmission,
-            ack_req=header.ack_req,
-            reorder=card.registers["reorder_distance"],
-            space=not header.retransmission or self._space(incarnation),
-            guard=entry.psn_guard,
-        )
-        if judged.verdict in PLACED:
-            self._place(segments, payload, judged)
-        if judged.verdict in REFUSAL:
-            card.refuse(REFUSAL[judged.verdict])
+            header.psn, retransmission=retransmission, ack_req=ack_req, reorder=card.registers["reorder_distance"],
+            space=not retransmission or self._space(incarnation), guard=entry.psn_guard)
+        verdict = judged.verdict
+        if verdict in REFUSAL:
+            card.refuse(REFUSAL[verdict])
             return
+        self._place(segments, payload, judged)
         card.counters["rx_packets"] += 1
-        if judged.verdict == judge.ACCEPT and not (header.ack_req or judged.lost or judged.progress):
+        if verdict == judge.ACCEPT and not (ack_req or judged.lost or judged.progress):
             return      # within a message: nothing to report
         merge = ReportMerge(card.random)
-        if judged.verdict == judge.LATE:
+        if verdict == judge.LATE:
             card.counters["rx_late_originals"] += 1
-        elif header.ack_req:
+        elif ack_req:
             merge.add("event", self._judged_event(ReportKind.MESSAGE_END, header, incarnation, judged))
-        if judged.verdict == judge.MATCH:
+        if verdict == judge.MATCH:
             card.counters["rx_retransmissions"] += 1
             self._match(header, incarnation, judged, merge)
-        elif judged.verdict == judge.UNMATCHED:
+        elif verdict == judge.UNMATCHED:
             self._not_matched(header, incarnation, judged, merge)
         self._record(incarnation, judged, merge, header)
         self._emit(merge)

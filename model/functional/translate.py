@@ -60,6 +60,11 @@ class MrEntry:
     def page_bytes(self):
         return PAGE_2M if self.page_2m else PAGE_4K
 
+    @cached_property
+    def first_pte(self):
+        """Page-table entry of address 0, if the region contained it."""
+        return self.pte_index - self.va // self.page_bytes
+
     @property
     def pages(self):
         """Number of page-table entries of the region."""
@@ -123,13 +128,15 @@ def locate(qp, mr_table, page_table, request):
         return Reason.OUT_OF_RANGE, ()
     if request.need & ~mr.access or request.need & _REMOTE_ACCESS & ~qp.access and not mr.window:
         return Reason.NO_PERMISSION, ()
-    size, segments = mr.page_bytes, ()
-    while left:
-        page, at = page_table[mr.pte_index + va // size - mr.va // size], va % size
-        piece = left if left <= size - at else size - at
-        segments += ((page // size * size + at, piece),)
+    size, first, segments = mr.page_bytes, mr.first_pte, ()
+    while True:
+        at = va % size
+        address = page_table[first + va // size] // size * size + at
+        if left <= size - at:
+            return _OK, (*segments, (address, left))
+        piece = size - at
+        segments += ((address, piece),)
         va, left = va + piece, left - piece
-    return _OK, segments
 
 
 def translate(qp_table, mr_table, page_table, request):

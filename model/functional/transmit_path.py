@@ -33,18 +33,19 @@ class TransmitPath:
             self.card.loop.call_in(0, self._transmit)
 
     def _transmit(self):
-        card, rings = self.card, self.card.rings
+        card, rings, current = self.card, self.card.rings, self._now
         if card.transmit_path is not self:
             return   # the card was reset
+        prod, cons = rings.prod, rings.cons
         for ring in ORDER:
-            frames = self._now.get(ring)
+            frames = current.get(ring)
             if frames is None:
-                if rings.prod[ring] == rings.cons[ring] or (entry := rings.peek(ring)) is None:
+                if prod[ring] == cons[ring] or (entry := rings.peek(ring)) is None:
                     continue
-                frames = self._now[ring] = self._raw_frames(entry) if ring is RAW else self._work_frames(entry, ring)
+                frames = current[ring] = self._raw_frames(entry) if ring is RAW else self._work_frames(entry, ring)
             frame = next(frames, None)
             if frame is None:
-                del self._now[ring]
+                del current[ring]
                 rings.finish(ring)
                 card.loop.call_in(0, self._transmit)
                 return
@@ -108,7 +109,8 @@ class TransmitPath:
             frame.payload = work.data[:frame.length]
         else:
             try:
-                frame.payload = b"".join([card.memory.read(address, n) for address, n in segments])
+                frame.payload = (card.memory.read(*segments[0]) if len(segments) == 1 else
+                                 b"".join([card.memory.read(address, n) for address, n in segments]))
             except MemoryFault:
                 self._tx_error(work, Reason.DMA_ERROR)
                 return False
