@@ -111,6 +111,21 @@ class HostMemory:
             return bytes(self._pages[physical // PAGE][at:at + length])
         return b"".join(bytes(page[at:at + n]) for page, at, n in self._walk(physical, length))
 
+    def read_ahead(self, physical, length, most):
+        """Return the bytes at a physical address, within a page, and up to ``most`` that follow in another process.
+
+        The kernel takes as long to begin a read of another process as to copy three pages.
+
+        Raises
+        ------
+        AccessError, MemoryFault
+        """
+        run = self._pages.run_of(physical // PAGE) if most > length else None
+        if run is None:
+            return self.read(physical, length)
+        at = physical - run.first * PAGE
+        return run.memory.read(run.address + at, min(most, run.count * PAGE - at))
+
     def write(self, physical, data):
         """Store bytes at a physical address.
 

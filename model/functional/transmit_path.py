@@ -89,6 +89,7 @@ class TransmitPath:
                 if kept is None or (kept.sqpn, kept.psn) != (work.sqpn, work.psn):
                     return      # the descriptor with the rest of its payload was lost
                 work.data += kept.data.to_bytes(abi.INLINE_MAX - abi.INLINE_HEAD_BYTES, "little")
+        work.ahead, work.ahead_at = b"", 0      # payload that was read ahead, and its address
         tables, request = self.card.tables, Request(work.lkey, 0, 0, 0, work.sqpn, CAN_SEND)
         for frame in work_frames(work):
             request.va, request.length = frame.local_va, 0 if work.inline else frame.length
@@ -101,6 +102,18 @@ class TransmitPath:
                 return
             yield frame, segments
 
+    def _payload(self, frame, segments):
+        """Return the payload of a frame: bytes that were read ahead for its descriptor, or from memory."""
+        work, parts = frame.work, []
+        left = work.local_va + work.length - frame.local_va     # to the end of the descriptor
+        for address, n in segments:
+            at = address - work.ahead_at
+            if not 0 <= at <= len(work.ahead) - n:
+                work.ahead, work.ahead_at, at = self.card.memory.read_ahead(address, n, left), address, 0
+            parts.append(work.ahead[at:at + n])
+            left -= n
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
     def load(self, frame, segments):
         """Set payload and sender of a frame and count it; return false if the payload cannot be read: that is reported.
         """
@@ -109,8 +122,7 @@ class TransmitPath:
             frame.payload = work.data[:frame.length]
         else:
             try:
-                frame.payload = (card.memory.read(*segments[0]) if len(segments) == 1 else
-                                 b"".join([card.memory.read(address, n) for address, n in segments]))
+                frame.payload = self._payload(frame, segments)
             except MemoryFault:
                 self._tx_error(work, Reason.DMA_ERROR)
                 return False
