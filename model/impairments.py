@@ -1,8 +1,7 @@
 """Impairments of one direction of an Ethernet link: delay, loss, duplicates, reordering and damage, by seed.
 
 :class:`Impairments` decides from a frame and its time of transmission which bytes arrive, and when. A link carries the
-decisions out: :class:`weft.model.link.Link` on an event loop, :class:`weft.tb.sim.link.link.LinkDirection` in an RTL
-simulation.
+decisions out: :class:`weft.model.link.Link`.
 """
 
 import enum
@@ -65,8 +64,10 @@ Frame = bytes | bytearray | LazyFrame
 
 def opcode_of(frame: Frame) -> int:
     """Return the BTH opcode of an Ethernet frame, or -1 if it has no BTH."""
-    if not isinstance(frame, _OCTETS):
-        return frame.opcode
+    return _opcode_in(frame) if isinstance(frame, _OCTETS) else frame.opcode
+
+
+def _opcode_in(frame: bytes | bytearray) -> int:
     if (len(frame) < _BTH_END or frame[12:14] != _IPV4 or frame[14] & 15 != 5
             or frame[23] != wire.IP_PROTO_UDP or frame[36:38] != _ROCE_PORT):
         return -1
@@ -80,7 +81,7 @@ def addresses_of(frame: Frame) -> bytes:
 
 def frame_kind(frame: Frame) -> FrameKind:
     """Return the kind of an Ethernet frame."""
-    return _KIND.get(opcode_of(frame), _OTHER)
+    return _KIND.get(_opcode_in(frame) if isinstance(frame, _OCTETS) else frame.opcode, _OTHER)
 
 
 @dataclass(frozen=True)

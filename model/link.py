@@ -1,15 +1,24 @@
 """One direction of an Ethernet link with impairments by seed."""
 
 from collections.abc import Callable
+from typing import Any, Protocol
 
 from .impairments import Arriving, Frame, Impairments, LinkConfig, LinkCounters
-from .loop import EventLoop
 
 Tap = Callable[[float, bytes], object]
 
 
-class LinkBase:
-    """One direction of a link, without a clock.
+class Loop(Protocol):
+    """Loop with simulated time, such as :class:`~weft.model.loop.EventLoop`."""
+
+    @property
+    def now_ns(self) -> float: ...
+
+    def call_at(self, time_ns: float, function: Callable[..., object], *args: Any) -> None: ...
+
+
+class Link:
+    """One direction of a link on a loop.
 
     Parameters
     ----------
@@ -26,24 +35,18 @@ class LinkBase:
         Deliveries that are outstanding.
     arrival_watchers : list of callable(frame)
         Called with each frame that arrives, before it is delivered.
+    ahead
+        If true, ``deliver(frame, time_ns)`` is called before the time of arrival. For links that keep order.
     """
 
-    def __init__(self, deliver: Callable[..., object], config: LinkConfig | None = None, seed: int | str = 0,
-                 sent_tap: Tap | None = None, arrived_tap: Tap | None = None) -> None:
+    def __init__(self, loop: Loop, deliver: Callable[..., object], config: LinkConfig | None = None,
+                 seed: int | str = 0, sent_tap: Tap | None = None, arrived_tap: Tap | None = None) -> None:
         self.impairments = Impairments(config or LinkConfig(), seed)
-        self.in_flight = 0
+        self.in_flight, self.ahead = 0, False
         self.arrival_watchers: list[Callable[[bytes], object]] = []
-        self.deliver, self._sent_tap, self._arrived_tap = deliver, sent_tap, arrived_tap
+        self.loop, self.deliver, self._sent_tap, self._arrived_tap = loop, deliver, sent_tap, arrived_tap
         self._dropped: Callable[[bytes], object] | None = None
         self._end_drop: Callable[[], None] | None = None
-
-    @property
-    def now_ns(self) -> float:
-        raise NotImplementedError
-
-    def _carry(self, now: float, at: float, arriving: Arriving) -> None:
-        """Arrange for :meth:`_arrive` to be called at a time."""
-        raise NotImplementedError
 
     @property
     def counters(self) -> LinkCounters:
@@ -63,13 +66,18 @@ class LinkBase:
 
     def send(self, frame: Frame, now: float | None = None) -> None:
         """Send a frame, now or at a later time."""
-        now = self.now_ns if now is None else now
+        loop = self.loop
+        if now is None:
+            now = loop.now_ns
         if self._sent_tap:
             frame = bytes(frame)
             self._sent_tap(now, frame)
         for at, arriving in self.impairments.outcome(frame, now):
-            self.in_flight += 1
-            self._carry(now, at, arriving)
+            if self.ahead:
+                self.deliver(arriving, at)
+            else:
+                self.in_flight += 1
+                loop.call_at(at, self._arrive, at, arriving)
 
     def _arrive(self, at: float, arriving: Arriving) -> None:
         """Deliver a frame at its time of arrival."""
@@ -84,34 +92,3 @@ class LinkBase:
             frame = bytes(frame)
             watcher(frame)
         self.deliver(frame)
-
-
-class Link(LinkBase):
-    """One direction of a link on an event loop.
-
-    Parameters
-    ----------
-    deliver, config, seed, sent_tap, arrived_tap
-        As in :class:`LinkBase`.
-
-    Attributes
-    ----------
-    ahead
-        If true, ``deliver(frame, time_ns)`` is called before the time of arrival. For links that keep order.
-    """
-
-    def __init__(self, loop: EventLoop, deliver: Callable[..., object], config: LinkConfig | None = None,
-                 seed: int | str = 0, sent_tap: Tap | None = None, arrived_tap: Tap | None = None) -> None:
-        super().__init__(deliver, config, seed, sent_tap, arrived_tap)
-        self.loop, self.ahead = loop, False
-
-    @property
-    def now_ns(self) -> float:
-        return self.loop.now_ns
-
-    def _carry(self, _now: float, at: float, arriving: Arriving) -> None:
-        if self.ahead:
-            self.in_flight -= 1
-            self.deliver(arriving, at)
-        else:
-            self.loop.call_at(at, self._arrive, at, arriving)

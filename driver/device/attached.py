@@ -10,10 +10,10 @@ class MemoryFault(Exception):
 
 
 class ForeignMemory(Protocol):
-    """Memory of another process, accessed within pages."""
+    """Memory of another process."""
 
     def read(self, address: int, length: int) -> bytes:
-        """Return bytes within a page, or raise :class:`MemoryFault`."""
+        """Return bytes up to the first page that is missing, or raise :class:`MemoryFault` if that is the first one."""
 
     def write(self, address: int, data: bytes) -> None:
         """Write bytes within a page, unless it is missing."""

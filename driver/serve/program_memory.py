@@ -88,12 +88,12 @@ class ProgramMemory:
         return self._file
 
     def read(self, address, length):
-        """Return bytes within a page.
+        """Return bytes up to the first page that the program does not have.
 
         Raises
         ------
         MemoryFault
-            If the program has no such page, or no memory any more.
+            If that is the first page, or the program has no memory any more.
         """
         accesses = self._accesses
         accesses.client = self._client

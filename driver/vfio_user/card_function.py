@@ -97,6 +97,10 @@ class Incarnation:
             self._function.unsupported(str(error))
             raise UnsupportedRequest(str(error)) from None
 
+    def read_ahead(self, address: int, length: int, _most: int) -> bytes:
+        """Read host memory, and nothing ahead. Raises as :meth:`read`."""
+        return self.read(address, length)
+
     def write(self, address: int, data: bytes) -> None:
         """Write host memory. A write is posted: one that fails vanishes."""
         if self._may_access():

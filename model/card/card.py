@@ -156,6 +156,10 @@ class TimedCard(FunctionalCard):
 
         pcie.writes.ask(STATUS, self.loop.now_ns + CYCLE_NS, address, len(data), granted)
 
+    def receive(self, frame, at=None):
+        """Process a frame from the line: see :meth:`TimedReceivePath.receive`."""
+        self.receive_path.receive(frame, at)
+
     # ----------------------------------------------------------------------------------------------- work
 
     def pump(self):

@@ -34,7 +34,7 @@ class _Dma:
     """Reads and watched writes of a :class:`WatchedMemory`."""
 
     def __init__(self, memory: WatchedMemory) -> None:
-        self.watched, self.read = memory, memory.read
+        self.watched, self.read, self.read_ahead = memory, memory.read, memory.read_ahead
 
     def write(self, address: int, data: bytes) -> None:
         memory = self.watched

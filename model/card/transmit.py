@@ -8,7 +8,6 @@ from collections import deque
 
 from weft.hdl.contract import abi, wire
 
-from ..functional.data_frame import DataFrame
 from ..functional.transmit_path import TransmitPath
 from .frame_merge import PAYLOAD, RAW, Frame, FrameMerge
 from .pcie import Read
@@ -158,7 +157,7 @@ class TimedTransmitPath(TransmitPath):
                 self._wake_at(at)
                 return
             ring, stream = (Ring.RETRANSMIT, again) if again and again[2] <= at else (Ring.SEND, new)
-            packet, segments = stream[1]
+            frame, segments = stream[1]
             self._next_choice = at + max(1, len(segments)) * CYCLE_NS
             self._entered = max(at, self._translated.popleft()) + CYCLE_NS
             self._translated.append(max(self._entered + CYCLE_NS, self._translated[-1] + TRANSLATE))
@@ -166,10 +165,8 @@ class TimedTransmitPath(TransmitPath):
             last = stream[1] is None
             if last:
                 self._streams[ring] = None
-            payload = self.payload(packet, segments)
-            if payload is not None:
-                self.count(packet)
-                self._enter(lane, DataFrame(packet, payload, self.card), ring, last, timing.check, segments)
+            if self.load(frame, segments):
+                self._enter(lane, frame, ring, last, timing.check, segments)
             elif last:
                 rings.finish(ring)
 

@@ -41,6 +41,8 @@ class FunctionalCard:
     ----------
     counters : Counter
         By the names of ``abi.COUNTERS``.
+    enabled : bool
+        The driver lets the card send and receive.
     found_by_probe : list of (qpn, psn, length)
         Losses that only a probe revealed: holes of a window, and residue of nodes.
     """
@@ -64,7 +66,7 @@ class FunctionalCard:
         self.tables = Tables(self)
         self.builder = NodeBuilder(self.params.builder_slots)
         self.qps = {}  # qpn -> QpIncarnation
-        self.mac = self.ip = 0
+        self.enabled, self.mac, self.ip = False, 0, 0
         self.transmit_path, self.receive_path = self.transmit_type(self), self.receive_type(self)
         self.backlog = deque()  # reports that wait for space in the ring
 
@@ -113,6 +115,7 @@ class FunctionalCard:
                 incarnation.window.cum = cum + (word.psn - cum + (1 << 31)) % (1 << 32) - (1 << 31)
         elif name in self.registers:
             self.registers[name] = value
+            self.enabled = bool(self.registers["control"] & 1)
             self.rings.written(name, value)
         elif name is not None:
             self.rings.doorbell(name, value)
@@ -128,10 +131,6 @@ class FunctionalCard:
             self.counters["nodes_linked"] += word.nodes
             incarnation.matcher.link(word.nodes, self.tables.line(word.block))
 
-    @property
-    def enabled(self):
-        return bool(self.registers["control"] & 1)
-
     def pump(self):
         """Process the pending work of the rings."""
         while (command := self.rings.peek(Ring.COMMAND)) is not None:
@@ -146,9 +145,9 @@ class FunctionalCard:
 
     # ------------------------------------------------------------------------- shared by both paths
 
-    def receive(self, frame, *ahead):
+    def receive(self, frame):
         """Process a frame from the line."""
-        self.receive_path.receive(frame, *ahead)
+        self.receive_path.receive(frame)
 
     def refuse(self, reason):
         """Count a drop."""

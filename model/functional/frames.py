@@ -40,13 +40,13 @@ class FrameTable(dict):
         super().__init__()
         self._firsts, self._runs = [], []      # sorted; runs do not overlap
 
-    def _run(self, frame):
-        """Return the run that has a frame, or None."""
+    def run_of(self, frame):
+        """Return the :class:`AttachedRun` that has a frame, or None."""
         at = bisect.bisect(self._firsts, frame) - 1
         return self._runs[at] if at >= 0 and frame < self._firsts[at] + self._runs[at].count else None
 
     def __missing__(self, frame):
-        run = self._run(frame)
+        run = self.run_of(frame)
         if run is None:
             raise AccessError(f"access to the page at {frame * PAGE:#x}, which is not allocated")
         page = self[frame] = AttachedPage(run.memory, run.address + (frame - run.first) * PAGE)
@@ -55,7 +55,7 @@ class FrameTable(dict):
 
     def is_attached(self, frame):
         """Return true if a frame belongs to another process."""
-        return self._run(frame) is not None
+        return self.run_of(frame) is not None
 
     def free(self, first, count):
         """Return true if none of these frames is in use."""

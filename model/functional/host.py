@@ -22,6 +22,10 @@ __all__ = ["App", "FunctionalDevice", "LinkConfig", "connected_pair", "run_apps"
 ACQUIRE_NS = 1_000     # interval of a program's attempts to take a lock
 
 
+def _lost(*_frame: object) -> None:
+    """Lose a frame of a card that is not connected."""
+
+
 class FunctionalDevice(Device):
     """Functional card as the driver's :class:`~weft.driver.device.device.Device`.
 
@@ -32,25 +36,28 @@ class FunctionalDevice(Device):
     card_options
         Passed to :class:`FunctionalCard`.
 
-    Attributes
-    ----------
-    transmit : callable(frame, time_ns)
-        Receiver of the card's frames, set when the card is connected.
     """
 
     memory_type: type[HostMemory] = HostMemory
     card_type: type[FunctionalCard] = FunctionalCard
-    transmit: Callable[..., object]
     pushes = True
 
     def __init__(self, loop: EventLoop, *, seed: int | str = 0, **card_options: Any) -> None:
         self.loop = loop
         self.memory = self.memory_type(seed)
-        self.card = self.card_type(self.memory, loop, lambda *sent: self.transmit(*sent), self._interrupt,
-                                   seed=seed, **card_options)
+        self.card = self.card_type(self.memory, loop, _lost, self._interrupt, seed=seed, **card_options)
         self._buffers = Buffers()
         self._latched = False
         self._apps: dict[threading.Thread, App] = {}      # applications on this host
+
+    @property
+    def transmit(self) -> Callable[..., object]:
+        """``callable(frame, time_ns)``, the receiver of the card's frames, set when the card is connected."""
+        return self.card.send_frame
+
+    @transmit.setter
+    def transmit(self, receiver: Callable[..., object]) -> None:
+        self.card.send_frame = receiver
 
     def _interrupt(self, vector: int) -> None:
         self._latched = True

@@ -111,6 +111,23 @@ class HostMemory:
             return bytes(self._pages[physical // PAGE][at:at + length])
         return b"".join(bytes(page[at:at + n]) for page, at, n in self._walk(physical, length))
 
+    def read_ahead(self, physical, length, most):
+        """Return the bytes at a physical address, of another process also those that follow, up to ``most``.
+
+        The kernel takes as long to begin a read of another process as to copy three pages.
+
+        Raises
+        ------
+        AccessError, MemoryFault
+        """
+        run = self._pages.run_of(physical // PAGE) if most > length else None
+        if run is not None:
+            at = physical - run.first * PAGE
+            data = run.memory.read(run.address + at, min(most, run.count * PAGE - at))
+            if len(data) >= length:
+                return data
+        return self.read(physical, length)
+
     def write(self, physical, data):
         """Store bytes at a physical address.
 

@@ -1,5 +1,7 @@
 """Receive path of the functional card: from a frame to memory and reports, without time."""
 
+from functools import lru_cache
+
 from weft.hdl.contract import abi
 
 from ..functional import window as judge
@@ -8,13 +10,13 @@ from .node_list import BrokenList
 from .parse import parse
 from .pause import is_mac_control, understood
 from .report_merge import ReportMerge
-from .translate import CAN_RECEIVE, Request, translate
+from .translate import Request, locate
 
 Reason, ReportKind, Ring = abi.Reason, abi.ReportKind, abi.Ring
 REFUSAL = {judge.DUPLICATE: Reason.DUPLICATE, judge.STALE: Reason.STALE_PSN, judge.FAR: Reason.FAR_PSN}
-PLACED = judge.ACCEPT, judge.LATE, judge.MATCH, judge.UNMATCHED      # verdicts for payload that is written
 _WRITE = int(abi.AccessFlag.REMOTE_WRITE)
 _RECEIVES, _OK = (abi.QpState.RTS, abi.QpState.RTR), Reason.OK      # each access to a member of an enum takes time
+_split_qpn = lru_cache(maxsize=4096)(abi.split_qpn)      # the same few QPNs arrive in many packets
 EVENT_LAG_NS = 400  # largest delay of an event report relative to a report of the builder
 
 
@@ -31,18 +33,20 @@ class ReceivePath:
         self._qpn_width = card.params.qpn_width
         self._event_time = 0   # time of the newest event report
         self._drop_reported = set()     # indices of QPs with an unread report of a dropped packet
+        self._access = Request(0, 0, 0, _WRITE, 0)      # of the newest packet
 
     def receive(self, frame):
         """Process a frame from the line."""
-        if is_mac_control(frame):
+        card = self.card
+        if not isinstance(frame, DataFrame) and is_mac_control(frame):
             self._pause(frame)
             return
-        self.card.counters["rx_frames"] += 1
-        if not self.card.enabled:
-            self.card.refuse(Reason.NOT_READY)
+        card.counters["rx_frames"] += 1
+        if not card.enabled:
+            card.refuse(Reason.NOT_READY)
             return
-        if self.card.backlog:
-            self.card.refuse(Reason.BUFFER_FULL)
+        if card.backlog:
+            card.refuse(Reason.BUFFER_FULL)
             return
         header, payload = self._parse(frame)
         if header.kind == "RAW" and not header.roce:
@@ -62,26 +66,28 @@ class ReceivePath:
     def _parse(self, frame):
         mac, ip, host_qpns = self.card.mac, self.card.ip, self.card.registers["host_qpns"]
         if isinstance(frame, DataFrame):
-            return frame.parsed(mac, ip, host_qpns)
+            if frame.reaches(mac, ip, host_qpns):
+                return frame, frame.payload
+            frame = bytes(frame)
         return parse(frame, mac=mac, ip=ip, host_qpns=host_qpns)
 
     def take(self, header, payload):
-        """Process a parsed RoCE packet; the method may change the header."""
-        if header.kind == "REFUSED" and not header.opcode:
+        """Process a parsed RoCE packet."""
+        kind = header.kind
+        if kind == "REFUSED" and not header.opcode:
             self.card.refuse(header.reason)   # the QP is unknown
             return
-        index, generation = abi.split_qpn(header.dest_qp, self._qpn_width)
-        header.dest_qp = index
-        if (entry := self._live(header, generation)) is None:
+        index, generation = _split_qpn(header.dest_qp, self._qpn_width)
+        if (entry := self._live(header, index, generation)) is None:
             return
-        if header.kind == "REFUSED":
-            self._refuse(header, header.reason, entry)
-        elif header.kind == "RAW":
+        if kind == "DATA":
+            self._data(header, payload, index, entry)
+        elif kind == "REFUSED":
+            self._refuse(header, header.reason, index, entry)
+        elif kind == "RAW":
             self._raw(header, payload)
-        elif header.kind == "PROBE":
-            self._probe(header, entry)
         else:
-            self._data(header, payload, entry)
+            self._probe(header, index, entry)
 
     def _raw(self, header, frame):
         slot = 1 << self.card.registers["nic_rx_slot_log2"]
@@ -98,9 +104,9 @@ class ReceivePath:
                                 time_ns=int(self.card.loop.now_ns))
         self.card.rings.put(Ring.NIC_RX, entry)
 
-    def _live(self, header, generation):
+    def _live(self, header, index, generation):
         """Return the table entry of a QP that receives, or None; the packet must have its generation and peer."""
-        entry = self.card.tables.qps.get(header.dest_qp)
+        entry = self.card.tables.qps.get(index)
         if entry is None:
             self.card.refuse(Reason.UNKNOWN_QP)
             return None
@@ -110,18 +116,18 @@ class ReceivePath:
         if entry.state not in _RECEIVES:
             self.card.refuse(Reason.UNKNOWN_QP)
             if header.kind == "PROBE" and header.src_ip == entry.peer_ip:
-                self._report_drop(header.dest_qp,
-                                  self._event(ReportKind.PROBE, header, generation, reason=Reason.UNKNOWN_QP))
+                self._report_drop(index, self._event(ReportKind.PROBE, header, index, generation,
+                                                     reason=Reason.UNKNOWN_QP))
             return None
         if header.src_ip != entry.peer_ip:
             self.card.refuse(Reason.WRONG_PEER)
             return None
         return entry
 
-    def _refuse(self, header, reason, entry):
+    def _refuse(self, header, reason, index, entry):
         """Drop a packet of a faulty peer, and report it to the driver."""
         self.card.refuse(reason)
-        self._report_drop(header.dest_qp, self._event(ReportKind.ERROR, header, entry.generation, reason=reason))
+        self._report_drop(index, self._event(ReportKind.ERROR, header, index, entry.generation, reason=reason))
 
     def _report_drop(self, index, report):
         """Report a dropped packet of a QP, unless an earlier report of the QP is unread or the ring is half full."""
@@ -133,40 +139,35 @@ class ReceivePath:
         self._drop_reported.add(index)
         self.card.report(report, mark=True)
 
-    def _data(self, header, payload, entry):
-        card, tables = self.card, self.card.tables
-        request = Request(header.rkey, header.va, header.dma_length, _WRITE, header.dest_qp, CAN_RECEIVE,
-                          entry.generation)
-        result = translate(tables.qps, tables.mrs, tables.ptes, request)
-        if result.reason is not _OK:
-            self._refuse(header, result.reason, entry)
+    def _data(self, header, payload, index, entry):
+        card, tables, access = self.card, self.card.tables, self._access
+        access.key, access.va, access.length, access.qpn = header.rkey, header.va, header.length, index
+        reason, segments = locate(entry, tables.mrs, tables.ptes, access)
+        if reason is not _OK:
+            self._refuse(header, reason, index, entry)
             return
-        incarnation = card.qps[header.dest_qp]
+        incarnation = card.qps[index]
+        retransmission, ack_req = header.retransmission, header.ack_req
         judged = incarnation.window.judge(
-            header.psn,
-            retransmission=header.retransmission,
-            ack_req=header.ack_req,
-            reorder=card.registers["reorder_distance"],
-            space=not header.retransmission or self._space(incarnation),
-            guard=entry.psn_guard,
-        )
-        if judged.verdict in PLACED:
-            self._place(result.segments, payload, judged)
-        if judged.verdict in REFUSAL:
-            card.refuse(REFUSAL[judged.verdict])
+            header.psn, retransmission=retransmission, ack_req=ack_req, reorder=card.registers["reorder_distance"],
+            space=not retransmission or self._space(incarnation), guard=entry.psn_guard)
+        verdict = judged.verdict
+        if verdict in REFUSAL:
+            card.refuse(REFUSAL[verdict])
             return
+        self._place(segments, payload, judged)
         card.counters["rx_packets"] += 1
-        if judged.verdict == judge.ACCEPT and not (header.ack_req or judged.lost or judged.progress):
+        if verdict == judge.ACCEPT and not (ack_req or judged.lost or judged.progress):
             return      # within a message: nothing to report
         merge = ReportMerge(card.random)
-        if judged.verdict == judge.LATE:
+        if verdict == judge.LATE:
             card.counters["rx_late_originals"] += 1
-        elif header.ack_req:
+        elif ack_req:
             merge.add("event", self._judged_event(ReportKind.MESSAGE_END, header, incarnation, judged))
-        if judged.verdict == judge.MATCH:
+        if verdict == judge.MATCH:
             card.counters["rx_retransmissions"] += 1
             self._match(header, incarnation, judged, merge)
-        elif judged.verdict == judge.UNMATCHED:
+        elif verdict == judge.UNMATCHED:
             self._not_matched(header, incarnation, judged, merge)
         self._record(incarnation, judged, merge, header)
         self._emit(merge)
@@ -206,15 +207,15 @@ class ReceivePath:
             self.card.memory.write(address, payload[done : done + n])
             done += n
 
-    def _probe(self, header, entry):
-        incarnation, merge = self.card.qps[header.dest_qp], ReportMerge(self.card.random)
+    def _probe(self, header, index, entry):
+        incarnation, merge = self.card.qps[index], ReportMerge(self.card.random)
         judged = incarnation.window.judge(header.psn, probe=True, guard=entry.psn_guard)
         if judged.verdict in REFUSAL:
             self.card.refuse(REFUSAL[judged.verdict])
             return
         merge.add("event", self._judged_event(ReportKind.PROBE, header, incarnation, judged))
         self._record(incarnation, judged, merge, header)
-        self.card.found_by_probe += [(header.dest_qp, psn, n) for psn, n in judged.lost]
+        self.card.found_by_probe += [(index, psn, n) for psn, n in judged.lost]
         self._match_probe(header, incarnation, merge)
         self._emit(merge)
 
@@ -222,7 +223,7 @@ class ReceivePath:
         """Apply a probe to the list."""
         self._walk(header, incarnation, lambda: incarnation.matcher.probe(header.rsn))
         self.card.found_by_probe += [
-            (header.dest_qp, psn, 1)
+            (incarnation.matcher.qpn, psn, 1)
             for node in incarnation.matcher.retired for psn in node.open_psns
         ]
         self._retire(incarnation, merge)
@@ -289,19 +290,19 @@ class ReceivePath:
             )
 
     @staticmethod
-    def _event(kind, header, generation, **more):
+    def _event(kind, header, index, generation, **more):
         """Return an event report with the fields of a packet's header, and ``more``."""
         return abi.REPORT_EVENT.pack(**{
-            "kind": kind, "retransmission": header.retransmission, "opcode": header.opcode, "qpn": header.dest_qp,
+            "kind": kind, "retransmission": header.retransmission, "opcode": header.opcode, "qpn": index,
             "generation": generation % (1 << abi.GENERATION_BITS), "psn": header.psn, "va": header.va,
             "key": header.rkey, "length": header.dma_length, "rsn": header.rsn, "src_ip": header.src_ip, **more})
 
     def _judged_event(self, kind, header, incarnation, judged):
         """Return the event report of a packet with the result of the window."""
         return self._event(
-            kind, header, incarnation.matcher.generation, has_imm=header.has_imm, imm=header.imm,
-            psn=judged.psn % (1 << 32),
-            base=judged.base % (1 << 32), holes=judged.holes % (1 << abi.HOLES_BITS))
+            kind, header, incarnation.matcher.qpn, incarnation.matcher.generation, has_imm=header.has_imm,
+            imm=header.imm, psn=judged.psn % (1 << 32), base=judged.base % (1 << 32),
+            holes=judged.holes % (1 << abi.HOLES_BITS))
 
     def _emit(self, merge):
         """Emit reports: events with a delay, retirements after the events of all packets so far, others at once."""

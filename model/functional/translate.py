@@ -60,6 +60,11 @@ class MrEntry:
     def page_bytes(self):
         return PAGE_2M if self.page_2m else PAGE_4K
 
+    @cached_property
+    def first_pte(self):
+        """Page-table entry of address 0, if the region contained it."""
+        return self.pte_index - self.va // self.page_bytes
+
     @property
     def pages(self):
         """Number of page-table entries of the region."""
@@ -99,47 +104,50 @@ def page_count(va, length, page_bytes):
     return (va % page_bytes + length + page_bytes - 1) // page_bytes
 
 
-def check(qp_table, mr_table, request):
-    """Return the reason to reject the access, or OK."""
-    qp = qp_table.get(request.qpn, NO_QP)
+def check_qp(qp, request):
+    """Return the reason to reject the access because of the state of its QP, or OK."""
     if qp.state == _RESET:
         return Reason.UNKNOWN_QP
     if request.qp_need == CAN_RECEIVE and request.generation != qp.generation:
         return Reason.STALE_GENERATION
-    if qp.state not in _ABLE[request.qp_need]:
-        return Reason.UNKNOWN_QP
-    if request.length == 0:
-        return _OK
+    return _OK if qp.state in _ABLE[request.qp_need] else Reason.UNKNOWN_QP
+
+
+def locate(qp, mr_table, page_table, request):
+    """Check an access of a QP that may make it to memory, and translate its addresses; return (reason, segments)."""
+    va, left = request.va, request.length
+    if not left:
+        return _OK, ()
     mr = mr_table.get(request.key >> KEY_TAG_BITS)
     if mr is None or not mr.valid or mr.key_tag != request.key & _TAG_MASK:
-        return Reason.BAD_KEY
+        return Reason.BAD_KEY, ()
     if mr.pd != (request.qpn if mr.window else qp.pd):
-        return Reason.WRONG_PD
-    end = request.va + request.length
-    if end > 1 << 64 or request.length > PAYLOAD_MAX or request.va < mr.va or end > mr.va + mr.length:
-        return Reason.OUT_OF_RANGE
+        return Reason.WRONG_PD, ()
+    end = va + left
+    if end > 1 << 64 or left > PAYLOAD_MAX or va < mr.va or end > mr.va + mr.length:
+        return Reason.OUT_OF_RANGE, ()
     if request.need & ~mr.access or request.need & _REMOTE_ACCESS & ~qp.access and not mr.window:
-        return Reason.NO_PERMISSION
-    return _OK
+        return Reason.NO_PERMISSION, ()
+    size, first, segments = mr.page_bytes, mr.first_pte, ()
+    while True:
+        at = va % size
+        address = page_table[first + va // size] // size * size + at
+        if left <= size - at:
+            return _OK, (*segments, (address, left))
+        piece = size - at
+        segments += ((address, piece),)
+        va, left = va + piece, left - piece
 
 
 def translate(qp_table, mr_table, page_table, request):
-    """Check an access and translate its addresses.
+    """Check an access, with the state of its QP, and translate its addresses.
 
     Returns
     -------
     Result
     """
     qp = qp_table.get(request.qpn, NO_QP)
-    reason = check(qp_table, mr_table, request)
-    if reason is not _OK or request.length == 0:
+    reason = check_qp(qp, request)
+    if reason is not _OK:
         return Result(reason, (), qp)
-    mr = mr_table[request.key >> KEY_TAG_BITS]
-    size = mr.page_bytes
-    segments, va, left = (), request.va, request.length
-    while left:
-        page, at = page_table[mr.pte_index + va // size - mr.va // size], va % size
-        piece = left if left <= size - at else size - at
-        segments += ((page // size * size + at, piece),)
-        va, left = va + piece, left - piece
-    return Result(reason, segments, qp)
+    return Result(*locate(qp, mr_table, page_table, request), qp)

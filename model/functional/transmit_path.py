@@ -3,9 +3,8 @@
 from weft.driver.device.attached import MemoryFault
 from weft.hdl.contract import abi, wire
 
-from .data_frame import DataFrame
-from .translate import CAN_SEND, Request, translate
-from .transmit import work_packets
+from .data_frame import addresses, work_frames
+from .translate import CAN_SEND, NO_QP, Request, check_qp, locate
 
 Reason, ReportKind, Ring = abi.Reason, abi.ReportKind, abi.Ring
 RAW = Ring.NIC_TX
@@ -34,20 +33,20 @@ class TransmitPath:
             self.card.loop.call_in(0, self._transmit)
 
     def _transmit(self):
-        card = self.card
+        card, rings, current = self.card, self.card.rings, self._now
         if card.transmit_path is not self:
             return   # the card was reset
+        prod, cons = rings.prod, rings.cons
         for ring in ORDER:
-            frames = self._now.get(ring)
+            frames = current.get(ring)
             if frames is None:
-                entry = card.rings.peek(ring)
-                if entry is None:
+                if prod[ring] == cons[ring] or (entry := rings.peek(ring)) is None:
                     continue
-                frames = self._now[ring] = self._raw_frames(entry) if ring is RAW else self._work_frames(entry, ring)
+                frames = current[ring] = self._raw_frames(entry) if ring is RAW else self._work_frames(entry, ring)
             frame = next(frames, None)
             if frame is None:
-                del self._now[ring]
-                card.rings.finish(ring)
+                del current[ring]
+                rings.finish(ring)
                 card.loop.call_in(0, self._transmit)
                 return
             card.send_frame(frame)
@@ -69,15 +68,13 @@ class TransmitPath:
         yield frame.ljust(wire.MIN_FRAME_BYTES, b"\0")
 
     def _work_frames(self, entry, ring):
-        for packet, segments in self.packets(entry, ring):
-            payload = self.payload(packet, segments)
-            if payload is None:
+        for frame, segments in self.packets(entry, ring):
+            if not self.load(frame, segments):
                 return
-            self.count(packet)
-            yield DataFrame(packet, payload, self.card)
+            yield frame
 
     def packets(self, entry, ring):
-        """Yield the packets of a descriptor with the physical pieces of their payload, up to the first error."""
+        """Yield the frames of a descriptor, not loaded, with the physical pieces of their payload, until an error."""
         work, kept, inline_max = abi.WORK.unpack(entry), self._kept.pop(ring, None), self.card.params.inline_bytes
         if work.opcode is abi.WorkOpcode.INLINE_DATA and inline_max:
             self._kept[ring] = abi.INLINE_DATA.unpack(entry)
@@ -92,31 +89,49 @@ class TransmitPath:
                 if kept is None or (kept.sqpn, kept.psn) != (work.sqpn, work.psn):
                     return      # the descriptor with the rest of its payload was lost
                 work.data += kept.data.to_bytes(abi.INLINE_MAX - abi.INLINE_HEAD_BYTES, "little")
+        work.ahead, work.ahead_at = b"", 0      # payload that was read ahead, and its address
         tables, request = self.card.tables, Request(work.lkey, 0, 0, 0, work.sqpn, CAN_SEND)
-        for packet in work_packets(work):
-            request.va, request.length = packet.local_va, 0 if work.inline else packet.length
-            result = translate(tables.qps, tables.mrs, tables.ptes, request)
-            if result.reason is not _OK:
-                self._tx_error(work, result.reason)
+        for frame in work_frames(work):
+            request.va, request.length = frame.local_va, 0 if work.inline else frame.length
+            qp = tables.qps.get(work.sqpn, NO_QP)
+            reason, segments = check_qp(qp, request), ()
+            if reason is _OK:
+                reason, segments = locate(qp, tables.mrs, tables.ptes, request)
+            if reason is not _OK:
+                self._tx_error(work, reason)
                 return
-            yield packet, result.segments
+            yield frame, segments
 
-    def payload(self, packet, segments):
-        """Return the payload bytes of a packet, or None if they cannot be read: that is reported."""
-        if packet.work.inline:
-            return packet.work.data[:packet.length]
-        try:
-            return b"".join([self.card.memory.read(address, n) for address, n in segments])
-        except MemoryFault:
-            self._tx_error(packet.work, Reason.DMA_ERROR)
-            return None
+    def _payload(self, frame, segments):
+        """Return the payload of a frame: bytes that were read ahead for its descriptor, or from memory."""
+        work, parts = frame.work, []
+        left = work.local_va + work.length - frame.local_va     # to the end of the descriptor
+        for address, n in segments:
+            at = address - work.ahead_at
+            if not 0 <= at <= len(work.ahead) - n:
+                work.ahead, work.ahead_at, at = self.card.memory.read_ahead(address, n, left), address, 0
+            parts.append(work.ahead[at:at + n])
+            left -= n
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def count(self, packet):
-        """Count a sent packet."""
-        counters = self.card.counters
+    def load(self, frame, segments):
+        """Set payload and sender of a frame and count it; return false if the payload cannot be read: that is reported.
+        """
+        card, work = self.card, frame.work
+        if work.inline:
+            frame.payload = work.data[:frame.length]
+        else:
+            try:
+                frame.payload = self._payload(frame, segments)
+            except MemoryFault:
+                self._tx_error(work, Reason.DMA_ERROR)
+                return False
+        frame.addresses, frame.src_ip = addresses(work.dst_mac, card.mac), card.ip
+        counters = card.counters
         counters["tx_packets"] += 1
-        counters["tx_retransmissions"] += packet.work.retransmit
-        counters["tx_bytes"] += packet.length
+        counters["tx_retransmissions"] += frame.retransmission
+        counters["tx_bytes"] += frame.length
+        return True
 
     def _tx_error(self, work, reason):
         self.card.refuse(reason)

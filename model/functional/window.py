@@ -76,31 +76,32 @@ class Window:
         guard : int
             Number of high bits, of the 23 bits of a distance ahead, that must be zero; a PSN further ahead is FAR.
         """
-        at = self.base + signed24(psn - self.base)
+        base = self.base
+        at = base + (psn - base + _AHEAD) % _PSN24 - _AHEAD
+        if at == base and _AHEAD >> guard and not (self.received or retransmission or probe):   # as below, but faster
+            owed, self.owed, self.base = self.owed, False, base + 1
+            return WindowVerdict(ACCEPT, at, base + 1, self.holes, owed, [], ack_req)
         lost, seal = [], False
-        if at - self.base >= _AHEAD >> guard:
+        if at - base >= _AHEAD >> guard:
             verdict = FAR
         elif probe:
             verdict, seal = PROBE, True
             lost = self._slide(at)
-        elif at < self.base and at < self.cum:
+        elif at < base and at < self.cum:
             verdict = STALE
         elif retransmission:
-            if at >= self.base:
+            if at >= base:
                 verdict = STALE
             else:
                 verdict = MATCH if space else UNMATCHED
-        elif at < self.base:
+        elif at < base:
             verdict = LATE
         elif at in self.received:
             verdict = DUPLICATE
         else:
             verdict, seal = ACCEPT, ack_req
-            if at == self.base and not self.received:      # same result as _slide for the expected PSN
-                self.base += 1
-            else:
-                self.received.add(at)
-                lost = self._slide(at - min(max(reorder, 1), self.bits) + 1)
+            self.received.add(at)
+            lost = self._slide(at - min(max(reorder, 1), self.bits) + 1)
         progress = False
         if verdict in (ACCEPT, PROBE):
             empty = not self.received

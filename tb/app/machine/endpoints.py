@@ -10,7 +10,7 @@ from weft.driver.vfio_user.endpoint import Endpoint
 from weft.driver.vfio_user.simulated_function import SimulatedFunction
 from weft.hdl.contract import params
 from weft.hdl.contract.pci import PciFunction, card_function
-from weft.model.link import LinkBase
+from weft.model.link import Link
 from weft.tb.app.machine.settings import MachineSettings
 from weft.tb.app.serve.functional import sentence_of
 
@@ -22,7 +22,7 @@ class Endpoints(abc.ABC):
     ----------
     settings : MachineSettings
     report : callable(sentence)
-    links : dict of str to LinkBase
+    links : dict of str to Link
         Link on which each host sends.
 
     Attributes
@@ -35,7 +35,7 @@ class Endpoints(abc.ABC):
     functions: Mapping[str, SimulatedFunction]
 
     def __init__(self, settings: MachineSettings, report: Callable[[str], object],
-                 links: Mapping[str, LinkBase]) -> None:
+                 links: Mapping[str, Link]) -> None:
         self.links, description = links, card_function(params.preset(settings.card))
         self.functions = {name: self.function(name, description, partial(_named, report, name))
                           for name in settings.hosts}

@@ -24,7 +24,7 @@ def text_of(settings: dict[str, Any]) -> str:
 
 
 class Faults:
-    """Faults of the ``links`` of a back end: a :class:`~weft.model.link.LinkBase` from each host, by name.
+    """Faults of the ``links`` of a back end: a :class:`~weft.model.link.Link` from each host, by name.
 
     ``settings`` has the first impairments and the schedule; ``report(sentence)`` is called for each of its steps.
     """

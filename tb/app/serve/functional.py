@@ -15,7 +15,7 @@ from weft.model.fabric.frame.on_loop import LoopFabric
 from weft.model.fabric.frame.report import report, sentences
 from weft.model.functional.host import FunctionalDevice
 from weft.model.impairments import FrameKind, LinkCounters
-from weft.model.link import Link, LinkBase, LinkConfig
+from weft.model.link import Link, LinkConfig
 from weft.model.loop import EventLoop
 from weft.tb.app.serve.switch import Switch
 from weft.tb.app.serve.udp_link import AWAY_NS, UdpLink
@@ -59,9 +59,9 @@ class CardBackend(ServeBackend):
     def __init__(self) -> None:
         self.hosts: dict[str, str] = {}
         self.contexts: list[Context] = []
-        self.links: dict[str, LinkBase] = {}
+        self.links: dict[str, Link] = {}
 
-    def _open(self, name: str, number: int, device: Device, link: LinkBase | None, config: ContextConfig) -> None:
+    def _open(self, name: str, number: int, device: Device, link: Link | None, config: ContextConfig) -> None:
         """Open the driver of host ``number``, counted from 0. Hardware has no ``link`` here."""
         if link is not None:
             self.links[name] = link

@@ -25,17 +25,25 @@ class Switch:
 
     def carry(self, frame: Frame) -> None:
         """Pass a frame to its destination; drop it if there is none."""
-        if self.uplink is not None and addresses_of(frame)[:6] not in self.ports:
+        port = self.ports.get(addresses_of(frame)[:6])
+        if port is not None:
+            port(frame)
+            return
+        if self.uplink is not None:
             self.uplink(frame)
-        self.deliver(frame)
+        self._deliver_to_group(frame)
 
     def deliver(self, frame: Frame) -> None:
         """Pass a frame to the local ports only."""
+        port = self.ports.get(addresses_of(frame)[:6])
+        if port is not None:
+            port(frame)
+        else:
+            self._deliver_to_group(frame)
+
+    def _deliver_to_group(self, frame: Frame) -> None:
         addresses = addresses_of(frame)
-        to = addresses[:6]
-        if to in self.ports:
-            self.ports[to](frame)
-        elif is_group(to):
+        if is_group(addresses[:6]):
             for mac, port in self.ports.items():
                 if mac != addresses[6:]:
                     port(frame)

@@ -42,7 +42,7 @@ class Pair:
     ----------
     contexts, hosts, devices, links : BySide
         Driver, object with the ``memory``, :class:`~weft.driver.device.device.Device`, and
-        :class:`~weft.model.link.LinkBase` on which the side sends. The back end sets all but the first.
+        :class:`~weft.model.link.Link` on which the side sends. The back end sets all but the first.
     guards, scoreboards : dict of side
         A scoreboard that a bench removes is not checked.
     counters, blocks : dict of side

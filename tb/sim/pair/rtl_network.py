@@ -3,8 +3,7 @@
 from functools import partial
 
 from weft.model.fabric.frame.on_loop import LoopFabric
-from weft.tb.sim.link.link import LinkDirection
-from weft.tb.sim.link.simulator_loop import SimulatorLoop
+from weft.model.link import Link
 from weft.tb.sim.pair.network import WIRE, Network, fabric_of, sides_of
 from weft.tb.sim.pair.rtl_pair import RtlPair
 from weft.tb.sim.pair.sides import BySide
@@ -17,14 +16,14 @@ class CardsOnFabric(TwoCards):
     def __init__(self, dut, config, seed, network):
         super().__init__(dut, config, seed, sides_of(network))
         self.network, self.fabric, self.inbound = network, fabric_of(network, seed), BySide()
-        self._carrier = LoopFabric(SimulatorLoop(), self.fabric, lambda host, frame: self.inbound[host].send(frame))
+        self._carrier = LoopFabric(self.loop, self.fabric, lambda host, frame: self.inbound[host].send(frame))
 
     def _link_of(self, name):
         number = len(self.inbound)
         host = self.network.hosts[number]
         sent, arrived = self._captures.taps(host)
-        self.inbound.append(LinkDirection(self._deliver_to(name), WIRE, f"{self.seed}/{host}", None, arrived))
-        return LinkDirection(partial(self._carrier.send, number), WIRE, f"{self.seed}/{host}", sent)
+        self.inbound.append(Link(self.loop, self._deliver_to(name), WIRE, f"{self.seed}/{host}", None, arrived))
+        return Link(self.loop, partial(self._carrier.send, number), WIRE, f"{self.seed}/{host}", sent)
 
     @property
     def frames_in_flight(self):

@@ -10,10 +10,10 @@ from cocotb.triggers import ClockCycles, Timer
 
 from weft.hdl.contract.params import preset
 from weft.hdl.mac.reset_release import HOLD_LOG2
-from weft.model.link import LinkConfig
-from weft.tb.sim.link.link import LinkDirection
+from weft.model.link import Link, LinkConfig
 from weft.tb.sim.link.mac import MacRx, MacTx
 from weft.tb.sim.link.pcap import Captures
+from weft.tb.sim.link.simulator_loop import SimulatorLoop
 from weft.tb.sim.pair.two_cards import SIDES
 from weft.tb.sim.pcie.card_device import CardDevice
 from weft.tb.sim.pcie.hard_block import HardBlock
@@ -66,7 +66,7 @@ class Side:
     hard_block: HardBlock
     mac_tx: MacTx
     mac_rx: MacRx
-    link: LinkDirection
+    link: Link
     device: CardDevice | None = None
 
 
@@ -92,7 +92,7 @@ class TwoCards:
     def __init__(self, dut, config=None, seed=0, names=SIDES):
         self.dut, self.config, self.seed, self.names = dut, config or EnvConfig(), seed, tuple(names)
         self.sides = {}
-        self._captures = Captures(self.config.pcap_folder)
+        self.loop, self._captures = SimulatorLoop(), Captures(self.config.pcap_folder)
 
     async def start(self):
         """Start clocks, reset and models, and enumerate both hosts."""
@@ -175,8 +175,8 @@ class TwoCards:
     def _link_of(self, name):
         """Return the link on which a side sends."""
         direction = "a_to_b" if name == "a" else "b_to_a"
-        return LinkDirection(self._deliver_to("b" if name == "a" else "a"), getattr(self.config, direction),
-                             f"{self.seed}/{direction}", *self._captures.taps(direction))
+        return Link(self.loop, self._deliver_to("b" if name == "a" else "a"), getattr(self.config, direction),
+                    f"{self.seed}/{direction}", *self._captures.taps(direction))
 
     def _deliver_to(self, name):
         return lambda frame: self.sides[name].mac_rx.receive(frame)
@@ -190,7 +190,7 @@ class TwoCards:
         return self.sides[name].device
 
     def link(self, direction):
-        """Return the :class:`~weft.tb.sim.link.link.LinkDirection` ``"a_to_b"`` or ``"b_to_a"``."""
+        """Return the :class:`~weft.model.link.Link` ``"a_to_b"`` or ``"b_to_a"``."""
         return self.sides[direction[0]].link
 
     @property

@@ -1,6 +1,6 @@
 """Speed of programs on the direct back end, beside memcpy and TCP over loopback on the same machine.
 
-All are measured in turn, ``RUNS`` times, and the figures are medians.
+All are measured in turn, ``RUNS`` times, and the figures are medians. So is the rate of functional cards without loss.
 """
 
 import re
@@ -22,6 +22,7 @@ MB_PER_MIB = (1 << 20) / 1e6
 SIZE = ("-s", "65536", "-n", "20000")
 SMALL = ("-s", "64", "-n", "400000")
 LATENCY = ("-s", "8", "-n", "20000")
+ON_CARDS, CARDS_MBPS = ("-s", "65536", "-n", "2000"), 29     # CARDS_MBPS: the rate before the direct back end existed
 RATES, LATENCIES = ("ib_write_bw", "ib_read_bw", "ib_send_bw"), ("ib_write_lat", "ib_send_lat")
 
 
@@ -34,6 +35,8 @@ def measure(progress):
             report_progress(progress, "programs, memcpy and TCP", run, RUNS)
             found.append(measured(session, speed, PORT + 10 * run))
         more = further(session, shares, regions, spins)
+    with serving("--backend", "functional") as session:
+        more.append(on_cards([perftest(session, PORT + 10 * run, "ib_write_bw", ON_CARDS) for run in range(RUNS)]))
     return rows({name: median(run[name] for run in found) for name in found[0]}) + more
 
 
@@ -63,6 +66,12 @@ def further(session, shares, regions, spins):
             conditions=f"regions many {REGIONS}: regions of a page, with 64 descriptors"),
         Row("serve_speed_vain_poll_us", "µs", float(each), at_most=5, conditions=f"post_poll spin {SECONDS}"),
     ]
+
+
+def on_cards(found):
+    """Return the row of functional cards, from rates of perftest."""
+    return Row("serve_speed_functional_mbps", "MB/s", median(found) * MB_PER_MIB, at_least=3 * CARDS_MBPS,
+               conditions=f"ib_write_bw {' '.join(ON_CARDS)} on functional cards without loss")
 
 
 def perftest(session, port, name, options, unit=None):

@@ -34,12 +34,13 @@ def address_of(mapping):
     return ctypes.addressof(ctypes.c_char.from_buffer(mapping))
 
 
-def remove(mapping):
-    """Remove the pages of an ``mmap.mmap``: pages beyond the end of an empty file take their place."""
+def remove(mapping, start=0):
+    """Remove the pages of an ``mmap.mmap`` from an offset on: pages beyond the end of an empty file take their place.
+    """
     libc, file = ctypes.CDLL(None, use_errno=True), os.memfd_create("empty")
     libc.mmap.restype = ctypes.c_void_p
-    at = address_of(mapping)
-    found = libc.mmap(ctypes.c_void_p(at), ctypes.c_size_t(len(mapping)), mmap.PROT_READ | mmap.PROT_WRITE,
+    at = address_of(mapping) + start
+    found = libc.mmap(ctypes.c_void_p(at), ctypes.c_size_t(len(mapping) - start), mmap.PROT_READ | mmap.PROT_WRITE,
                       mmap.MAP_SHARED | 0x10, file, ctypes.c_long(0))      # MAP_FIXED
     os.close(file)
     assert found == at, os.strerror(ctypes.get_errno())

@@ -52,6 +52,19 @@ def test_a_write_from_absent_pages_fails_and_leaves_the_peer_alone(options):
 
 
 @BACK_ENDS
+def test_a_write_ends_at_the_first_page_that_is_absent(options):
+    """The packets before it have arrived: the card reads ahead, but only what is there."""
+    with ends(options) as (a, b):
+        a.mapping[:], b.mapping[:] = b"a" * len(a.mapping), b"b" * len(b.mapping)
+        remove(a.mapping, PAGE)
+        a.write(b, length=2 * PAGE)
+        assert a.completion().status == WCStatus.LOC_PROT_ERR
+        b.write(a)
+        assert b.completion().status != WCStatus.SUCCESS      # the QP of `a` failed; the packets have arrived meanwhile
+        assert b.mapping[:] == b"a" * PAGE + b"b" * PAGE
+
+
+@BACK_ENDS
 def test_a_write_from_absent_pages_to_the_same_card_fails(options):
     with local_daemon(**options) as (daemon, messages):
         a, b = RawEnd(daemon, "a"), RawEnd(daemon, "a")

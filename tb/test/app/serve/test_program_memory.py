@@ -15,7 +15,7 @@ from weft.driver.serve.program_memory import LARGE_PAGE, PAGE, Place, ProgramMem
 from weft.driver.terms.errors import InUse, InvalidValue
 from weft.model.functional.host import FunctionalDevice
 from weft.model.loop import EventLoop
-from weft.tb.verify.programs.raw_client import address_of, own_memory
+from weft.tb.verify.programs.raw_client import address_of, own_memory, remove
 
 PRIVATE, SHARED = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.MAP_SHARED | mmap.MAP_ANONYMOUS
 
@@ -40,6 +40,36 @@ def attached(device, memory, address, length, iova):
     """Yield the buffer of a range."""
     with contextlib.ExitStack() as lent:
         yield Place(memory, address, length, iova).attach(device, lent)
+
+
+@pytest.mark.parametrize("large", [False, True], ids=["pages", "large pages"])
+def test_bytes_read_ahead_are_those_that_a_read_returns(device, large):
+    """A read ahead ends at the first page that the program does not have, or fails as the read does."""
+    rng, size = random.Random(3), 2 * LARGE_PAGE if large else 40 * PAGE
+    theirs = mmap.mmap(-1, size + LARGE_PAGE, flags=PRIVATE)
+    at = -address_of(theirs) % LARGE_PAGE
+    theirs[at:at + size] = rng.randbytes(size)
+    there = size - 3 * PAGE
+    remove(theirs, at + there)
+    with opened() as memory, attached(device, memory, address_of(theirs) + at, size, LARGE_PAGE * 8) as whole:
+        assert whole.page_bytes == (LARGE_PAGE if large else PAGE)
+        more = failed = 0
+        for _ in range(300):
+            start = rng.randrange(there - 5 * PAGE, there + 2 * PAGE)
+            length = rng.randrange(1, PAGE - (0 if large else start % PAGE) + 1)
+            physical, most = whole.physical(start), length + rng.randrange(4 * PAGE)
+            try:
+                expected = device.memory.read(physical, length)
+            except MemoryFault:
+                failed += 1
+                with pytest.raises(MemoryFault):
+                    device.memory.read_ahead(physical, length, most)
+                continue
+            found = device.memory.read_ahead(physical, length, most)
+            assert length <= len(found) <= most and found[:length] == expected
+            assert found == theirs[at + start:at + start + len(found)]
+            more += len(found) > length
+        assert more > 30 and failed > 30
 
 
 @pytest.mark.parametrize("flags", [PRIVATE, SHARED], ids=["private", "shared"])

@@ -91,6 +91,9 @@ class ProcessMemory:
     def read(self, address, length):
         return b"".join(ctypes.string_at(va, count) for va, count in self._walk(address, length))
 
+    def read_ahead(self, address, length, _most):
+        return self.read(address, length)
+
     def write(self, address, data):
         done = 0
         for va, count in self._walk(address, len(data)):

@@ -9,12 +9,12 @@ from weft.driver.protocol.segment import Request, split
 from weft.driver.protocol.wrap import near
 from weft.driver.queue.descriptor import Descriptors
 from weft.hdl.contract import abi, wire
-from weft.model.functional.transmit import work_packets
+from weft.model.functional.data_frame import work_frames
 
 
 def packets_of(work, pmtu_code):
     (entry,) = Descriptors(pmtu=pmtu_code, sqpn=1, dqpn=2, dst_mac=3, dst_ip=4, sport=0xC000).pack([work])
-    return list(work_packets(abi.WORK.unpack(entry)))
+    return list(work_frames(abi.WORK.unpack(entry)))
 
 
 def end_of(work):
@@ -60,9 +60,9 @@ def test_chunks_carry_every_byte_once(seed):
         for packet in got:
             assert (
                 packet.length <= pmtu
-                and packet.remote_va // pmtu == (packet.remote_va + max(packet.length, 1) - 1) // pmtu
+                and packet.va // pmtu == (packet.va + max(packet.length, 1) - 1) // pmtu
             )
-            found += [((packet.local_va + k, piece.lkey), (packet.remote_va + k, piece.rkey))
+            found += [((packet.local_va + k, piece.lkey), (packet.va + k, piece.rkey))
                       for k in range(packet.length)]
         psn += chunk[1]
         ended = work
@@ -90,7 +90,7 @@ def test_retransmitted_packets_are_identical(seed):
         assert [p.rsn for p in again] == list(range(50, 50 + count))
         for p in again:
             o = original[p.psn]
-            assert (p.local_va, p.remote_va, p.length) == (o.local_va, o.remote_va, o.length)
+            assert (p.local_va, p.va, p.length) == (o.local_va, o.va, o.length)
         assert piece.work(first, count, 50).last == (first + count == request.packets)
 
 

@@ -1,13 +1,12 @@
 """Tests of frames of data packets as objects."""
 
 import random
+from dataclasses import fields
 
 from weft.driver.terms.enums import MTU
 from weft.hdl.contract import abi, wire
-from weft.model.functional.data_frame import DataFrame
-from weft.model.functional.memory import HostMemory
-from weft.model.functional.parse import parse
-from weft.model.functional.transmit import work_packets
+from weft.model.functional.data_frame import DataFrame, addresses, work_frames
+from weft.model.functional.parse import RxHeader, parse
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.verify.programs.hostile import pair, works
 from weft.tb.verify.programs.local import local_daemon
@@ -15,18 +14,17 @@ from weft.tb.verify.programs.local import local_daemon
 SEED = drawn_seed(__name__)
 
 
-class _Sender:
-    mac, ip = 0x02_0000_0000_01, 0x0A00_0001
+MAC, IP = 0x02_0000_0000_01, 0x0A00_0001       # of the sender
 
-    def __init__(self):
-        self.memory = HostMemory()
+
+def fields_of(header):
+    return {field.name: getattr(header, field.name) for field in fields(RxHeader)}
 
 
 def test_frame_fields_equal_its_bytes():
     print(f"run it again with WEFT_SEED={SEED}")
-    rng, sender = random.Random(SEED), _Sender()
-    buffer = sender.memory.alloc(8192, 64, True, 4096)
-    buffer.write(0, rng.randbytes(8192))
+    rng = random.Random(SEED)
+    data = rng.randbytes(8192)
     some = int.from_bytes(abi.HOST_QPNS.pack(ranged=1, log2=23, first=0), "little")     # half of all QPNs
     seen = set()
     for _ in range(100):
@@ -36,11 +34,14 @@ def test_frame_fields_equal_its_bytes():
             rsn=rng.getrandbits(24), remote_va=rng.getrandbits(40), local_va=0, rkey=rng.getrandbits(32),
             lkey=0, imm=rng.getrandbits(32), dqpn=rng.getrandbits(24), sqpn=1, dst_ip=rng.getrandbits(32),
             dst_mac=rng.getrandbits(46) << 2, sport=rng.getrandbits(16)))
-        for packet in work_packets(work):
-            frame = DataFrame(packet, buffer.read(packet.local_va, packet.length), sender)
+        for frame in work_frames(work):
+            frame.payload = data[frame.local_va:frame.local_va + frame.length]
+            frame.addresses, frame.src_ip = addresses(work.dst_mac, MAC), IP
             for mac, ip in ((work.dst_mac, work.dst_ip), (0, 0), (work.dst_mac ^ 4, work.dst_ip), (0, ~work.dst_ip)):
                 for qpns in (0, some):
-                    assert frame.parsed(mac, ip, qpns) == parse(bytes(frame), mac=mac, ip=ip, host_qpns=qpns)
+                    header, payload = parse(bytes(frame), mac=mac, ip=ip, host_qpns=qpns)
+                    taken = fields_of(frame) == fields_of(header) and frame.payload == payload
+                    assert taken == frame.reaches(mac, ip, qpns)
             assert frame.addresses == bytes(frame)[:12] and frame[12:20] == bytes(frame)[12:20]
             assert len(frame) == len(bytes(frame)) and bytes(frame)[wire.BTH_OFFSET] == frame.opcode
             seen.add(frame.opcode)

@@ -35,7 +35,7 @@ def test_churn_on_a_functional_card():
 ])
 def test_check_that_accepts_old_generations_is_detected(monkeypatch, owner, check):
     monkeypatch.setattr(owner, check, {
-        "_live": lambda path, header, generation: path.card.tables.qps.get(header.dest_qp),
+        "_live": lambda path, header, index, generation: path.card.tables.qps.get(index),
         "find": lambda table, index, generation: table._qps.get(index)}[check])
     churn = NodeChurn(seed=3)
     while not churn.sums["stale_accepts"]:
