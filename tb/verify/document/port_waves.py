@@ -1,8 +1,8 @@
 """Waves of the card's ports, measured on the RTL, for the timing diagrams of docs/integration.md.
 
 ``python -m weft.tb.verify.document.port_waves [FILE]`` runs the bench of :mod:`~weft.tb.verify.document.port_run` and
-writes parts of its record to :data:`DATA`, or to ``FILE``, as WaveJSON, the format of WaveDrom: ``p`` is the clock, ``x``
-a value without meaning because ``tvalid`` is low, ``|`` a cut.
+writes parts of its record to :data:`DATA`, or to ``FILE``, as WaveJSON, the format of WaveDrom: ``p`` is the clock,
+``x`` a value without meaning because ``tvalid`` is low, ``|`` a cut.
 """
 
 import argparse

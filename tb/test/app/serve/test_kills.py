@@ -21,7 +21,8 @@ def test_terminated_program_leaves_nothing_and_its_peer_is_notified(library, nee
     command = [sys.executable, "-m", "weft.tb.verify.programs.kills", str(KILLS), str(drawn_seed()), backend]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
     assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
-    killed, notified, alone = map(int, re.search(r": (\d+) killed; (\d+) others .*, (\d+) had not", done.stdout).groups())
+    found = re.search(r": (\d+) killed; (\d+) others .*, (\d+) had not", done.stdout)
+    killed, notified, alone = map(int, found.groups())
     assert killed == notified + alone == KILLS
     assert notified >= KILLS // 2
 
