@@ -42,6 +42,7 @@ app/machine
 app/perf
 app/report/test_report.py::test_a_browser_draws_every_figure
 app/serve
+cli/test_soft_server.py::test_the_kernel_reaches_a_host_that_is_set_up_as_on_the_page
 test_package.py
 verify/conformance
 verify/document/test_commands.py::test_commands_of_a_page_run

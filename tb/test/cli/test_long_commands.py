@@ -52,8 +52,3 @@ def test_small_form(name, results, monkeypatch, capfd):
 def test_a_missing_bench_is_named():
     done = CliRunner().invoke(app, ["coverage", "--only", "tb/test/hdl/none.py"])
     assert done.exit_code == 2 and "the benches are in tb/test/hdl" in done.output
-
-
-def test_a_software_host_needs_a_port_for_its_frames():
-    done = CliRunner().invoke(app, ["soft-server"])
-    assert done.exit_code == 2 and "give --qemu or --tap" in done.output

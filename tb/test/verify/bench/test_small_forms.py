@@ -68,18 +68,18 @@ SMALL = {
 
 @pytest.fixture
 def measured(monkeypatch, tmp_path):
-    """Return a function that runs ``weft bench --only NAME`` after changes and returns the rows of its report."""
+    """Return a function that runs ``weft bench`` with options after changes and returns the rows of its report."""
     monkeypatch.setattr(figures, "REPORT", tmp_path / "bench.json")
     monkeypatch.setattr(run_bench, "PROGRESS", tmp_path / "progress")
     made = {"program": lambda: forwarder(tmp_path),
             "soak": partial(campaign.soak, run=pretended, run_cycles=100,
                             kept=campaign.ResultCache(100, tmp_path / "soak"))}
 
-    def run(name, changes):
+    def run(options, changes):
         for owner, attribute, value in changes:
             change = monkeypatch.setitem if isinstance(owner, dict) else monkeypatch.setattr
             change(owner, attribute, made[attribute] if value is None else value)
-        done = CliRunner().invoke(app, ["bench", "--only", name])
+        done = CliRunner().invoke(app, ["bench", *options])
         assert done.exit_code in (0, 1), done.output
         return json.loads(figures.REPORT.read_text())
 
@@ -89,8 +89,15 @@ def measured(monkeypatch, tmp_path):
 @pytest.mark.parametrize("name", SMALL)
 def test_small_form(name, measured):
     compile_once(result)
-    rows = measured(name, SMALL[name])
+    rows = measured(["--only", name], SMALL[name])
     assert rows and {row["command"] for row in rows} == {f"weft bench --only {name}"}
+
+
+def test_without_a_name_all_benchmarks_run(measured):
+    names = ("pool", "soft")
+    found = measured([], [(run_bench, "BENCHMARKS", {name: BENCHMARKS[name] for name in names}),
+                          *(change for name in names for change in SMALL[name])])
+    assert {row["command"] for row in found} == {f"weft bench --only {name}" for name in names}
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
@@ -99,7 +106,7 @@ def test_the_command_line_runs_the_function_of_a_benchmark(name, measured):
     module = importlib.import_module(f"weft.tb.{benchmark.module}" if "." in benchmark.module else
                                      f"{HERE}.{benchmark.module}")
     seen = []
-    rows = measured(name, [(module, benchmark.function, lambda progress: seen.append(progress) or [
+    rows = measured(["--only", name], [(module, benchmark.function, lambda progress: seen.append(progress) or [
         figures.Row("seen", "", 1)])])
     assert seen == [run_bench.PROGRESS]
     assert [(row["name"], row["command"]) for row in rows] == [("seen", f"weft bench --only {name}")]
