@@ -1,4 +1,4 @@
-"""Tests of ``.ci/run``: what it starts, and what it and the documents install."""
+"""Tests of ``.ci/run``: the targets that it starts, and the packages that it and the documents install."""
 
 import re
 import tomllib

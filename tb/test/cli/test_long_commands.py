@@ -23,10 +23,10 @@ FORMS = {
                 {"weft mutants --count 2": "tests 2/2 ", "weft mutants --only adder --count 2": "adder "}),
     "soak": ([(runs, "BAD_LINK_SEEDS", []), (runs, "job", runs.operations), (runs, "OPERATIONS_COUNT", 1000)],
              {"weft soak --budget 1": "1 runs in "}),
-    "synth": ([(synth, "card_text", lambda params: DESIGN), (place, "REFERENCE", "room"), (place, "TRIES", ((1, 4),))],
+    "synth": ([(synth, "card_text", lambda params: DESIGN), (place, "REFERENCE", "half"), (place, "TRIES", ((1, 4),))],
               {"weft synth --preset basic --preset full": "report ",
-               "weft synth --preset basic --only room --depth 3 --paths 10": "room.add ",
-               "weft synth --preset basic --place --only room": "1.00 "}),
+               "weft synth --preset basic --only half --depth 3 --paths 10": "half.add ",
+               "weft synth --preset basic --place --only half": "1.00 "}),
 }
 
 
