@@ -4,16 +4,14 @@ Limits of figures hold at full size only; here a figure is measured, and stored 
 """
 
 import importlib
-import json
 from functools import partial
 
 import pytest
-from typer.testing import CliRunner
 
 from weft.model.wan import result
-from weft.tb.cli import app
 from weft.tb.sim.flow import figures
 from weft.tb.test.model.ready import compile_once
+from weft.tb.test.verify.bench.command import bench
 from weft.tb.test.verify.soak.test_soak import pretended
 from weft.tb.verify.bench import (
     model_card,
@@ -69,8 +67,6 @@ SMALL = {
 @pytest.fixture
 def measured(monkeypatch, tmp_path):
     """Return a function that runs ``weft bench`` with options after changes and returns the rows of its report."""
-    monkeypatch.setattr(figures, "REPORT", tmp_path / "bench.json")
-    monkeypatch.setattr(run_bench, "PROGRESS", tmp_path / "progress")
     made = {"program": lambda: forwarder(tmp_path),
             "soak": partial(campaign.soak, run=pretended, run_cycles=100,
                             kept=campaign.ResultCache(100, tmp_path / "soak"))}
@@ -79,9 +75,7 @@ def measured(monkeypatch, tmp_path):
         for owner, attribute, value in changes:
             change = monkeypatch.setitem if isinstance(owner, dict) else monkeypatch.setattr
             change(owner, attribute, made[attribute] if value is None else value)
-        done = CliRunner().invoke(app, ["bench", *options])
-        assert done.exit_code in (0, 1), done.output
-        return json.loads(figures.REPORT.read_text())
+        return bench(monkeypatch, tmp_path, *options, within=False)
 
     return run
 
@@ -98,6 +92,10 @@ def test_without_a_name_all_benchmarks_run(measured):
     found = measured([], [(run_bench, "BENCHMARKS", {name: BENCHMARKS[name] for name in names}),
                           *(change for name in names for change in SMALL[name])])
     assert {row["command"] for row in found} == {f"weft bench --only {name}" for name in names}
+
+
+def test_latencies_are_measured_in_full_size(monkeypatch, tmp_path):
+    assert len(bench(monkeypatch, tmp_path, "--only", "latency")) >= 14
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)

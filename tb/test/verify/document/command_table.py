@@ -94,16 +94,14 @@ BENCHES = {
     **dict.fromkeys(("linux-hostile", "model", "model-completion", "model-driver", "model-ns3", "model-wraps",
                      "network", "pool", "soak", "soft"), BENCH),
     "adamap-match": _parts("hdl/adamap/test_matcher.py::test_headers_and_nodes_agree_with_the_model"),
-    "adamap-memory": _parts("verify/bench/test_adamap_figures.py::"
-                          "test_subsystem_memory_is_within_its_limit_and_as_in_the_model"),
     "adamap-stall": _parts("hdl/adamap/test_recovery.py::test_recovery_agrees_with_the_model"),
-    "card-bytes": _parts("verify/bench/test_adamap_figures.py::"
-                       "test_subsystem_memory_is_within_its_limit_and_as_in_the_model"),
-    "churn": _parts("verify/churn/test_churn.py::test_node_churn_in_the_rtl"),
-    "fuzz": _parts("verify/fuzz/test_fuzz.py::test_random_frames_do_not_affect_rtl_cards"),
-    "hostile": _parts("verify/bench/test_hostile.py::test_an_attack_costs_an_honest_qp_nothing"),
-    "latency": _parts("app/serve/test_simulated_time.py::test_program_measures_simulated_time"),
-    "line-rate": _parts("verify/bench/test_line_rate.py::test_both_directions_at_once_run_at_line_rate"),
+    **dict.fromkeys(("adamap-memory", "card-bytes"), "verify/bench/test_adamap_figures.py::"
+                    "test_subsystem_memory_is_within_its_limit_and_as_in_the_model"),
+    "churn": "verify/churn/test_churn.py::test_node_churn_in_the_rtl",
+    "fuzz": "verify/fuzz/test_fuzz.py::test_random_frames_do_not_affect_rtl_cards",
+    "hostile": "verify/bench/test_hostile.py::test_an_attack_costs_an_honest_qp_nothing",
+    "latency": "verify/bench/test_small_forms.py::test_latencies_are_measured_in_full_size",
+    "line-rate": "verify/bench/test_line_rate.py::test_both_directions_at_once_run_at_line_rate",
     "linux": _parts(GUEST),
     "message-rate": _parts("verify/bench/test_line_rate.py::test_acknowledgements_between_small_writes_block_nothing"),
     "model-card": _parts("model/card/test_timed_card.py::test_short_transfer_reports_its_rate"),
