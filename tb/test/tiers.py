@@ -195,7 +195,7 @@ verify/bench/test_adamap_figures.py::test_subsystem_memory_is_within_its_limit
 verify/bench/test_hostile.py
 verify/bench/test_line_rate.py::test_acknowledgements_between_small_writes_block_nothing
 verify/bench/test_line_rate.py::test_other_settings_run_at_line_rate
-verify/bench/test_small_forms.py::test_latencies
+verify/bench/test_small_forms.py::test_short_benchmarks_run_in_full_size
 verify/bench/test_small_forms.py::test_small_form
 verify/calibrate/test_calibrate.py::test_headers_wait_for_nodes_as_long_as_in_the_gateware[fit-more-22]
 verify/calibrate/test_calibrate.py::test_headers_wait_for_nodes_as_long_as_in_the_gateware[fit-more-24]
