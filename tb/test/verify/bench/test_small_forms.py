@@ -10,13 +10,16 @@ import pytest
 
 from weft.model.wan import result
 from weft.tb.sim.flow import figures
+from weft.tb.test.app.serve.conftest import needs_namespaces
 from weft.tb.test.model.ready import compile_once
+from weft.tb.test.system import need
 from weft.tb.test.verify.bench.command import bench
 from weft.tb.test.verify.soak.test_soak import pretended
 from weft.tb.verify.bench import (
     model_card,
     network,
     ns3,
+    serve_speed,
     small_pools,
     soft,
     wide_area,
@@ -25,7 +28,11 @@ from weft.tb.verify.bench import (
 from weft.tb.verify.bench import run as run_bench
 from weft.tb.verify.bench.benchmark import BENCHMARKS, HERE
 from weft.tb.verify.linux import hostile as hostile_machines
+from weft.tb.verify.programs import figures as served
+from weft.tb.verify.programs.namespaces import namespaces
 from weft.tb.verify.soak import campaign, report
+
+__all__ = ["needs_namespaces"]      # a fixture
 
 KIB = 1 << 10
 SHORT = wide_area.BASE.with_(rtt_ms=0.1, warmup_rtts=2, measured_rtts=4)
@@ -63,6 +70,15 @@ SMALL = {
     "model-ns3": [(ns3, "program", None), (ns3, "RTTS", 0.2)],
 }
 
+OF_PROGRAMS = {
+    "serve": [(served, "ROUNDS", 3), (served, "SPIN_S", 0.2), (served, "IDLE_S", 0.2), (served, "START_S", 1),
+              (served.registrations, "__defaults__", (20,)), (served.messages, "__defaults__", (20,)),
+              (served.kills, "__defaults__", (2,))],
+    "serve-speed": [(serve_speed, "RUNS", 1), (serve_speed, "REGIONS", 100), (serve_speed, "SIZE", ("-n", "200")),
+                    (serve_speed, "SMALL", ("-s", "64", "-n", "2000")),
+                    (serve_speed, "LATENCY", ("-s", "8", "-n", "200"))],
+}
+
 
 @pytest.fixture
 def measured(monkeypatch, tmp_path):
@@ -84,6 +100,15 @@ def measured(monkeypatch, tmp_path):
 def test_small_form(name, measured):
     compile_once(result)
     rows = measured(["--only", name], SMALL[name])
+    assert rows and {row["command"] for row in rows} == {f"weft bench --only {name}"}
+
+
+@pytest.mark.parametrize("name", OF_PROGRAMS)
+def test_small_form_with_programs(name, measured, needs_namespaces):
+    need("ib_write_bw")
+    with needs_namespaces(), namespaces():
+        pass
+    rows = measured(["--only", name], OF_PROGRAMS[name])
     assert rows and {row["command"] for row in rows} == {f"weft bench --only {name}"}
 
 

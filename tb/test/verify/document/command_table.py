@@ -106,11 +106,9 @@ BENCHES = {
     "linux": _parts(GUEST),
     "message-rate": _parts("verify/bench/test_line_rate.py::test_acknowledgements_between_small_writes_block_nothing"),
     "pcie-faults": _parts("hdl/pcie/test_faults.py::test_misbehaving_host_breaks_nothing"),
-    "serve": _parts("app/serve/test_figures.py::test_cost_of_library_and_daemon_is_measured",
-                    "app/serve/test_kills.py::test_terminated_program_leaves_nothing_and_its_peer_is_notified"),
+    **dict.fromkeys(("serve", "serve-speed"),
+                    "verify/bench/test_small_forms.py::test_small_form_with_programs"),
     "serve-accuracy": _parts("app/serve/test_simulated_time.py::test_program_measures_simulated_time"),
-    "serve-speed": _parts("driver/serve/test_direct.py::test_an_unmodified_program_runs",
-                          "app/serve/test_verbs_programs.py::test_thousands_of_regions_take_few_resources"),
     "synth": _parts("sim/synth/test_synth.py::test_figures_of_synthesis"),
     "verbs": _parts("verify/bench/test_fairness.py::test_messages_of_all_sizes_get_the_same_share"),
 }
