@@ -5,14 +5,14 @@ from two_hosts import TwoHosts
 from weft.driver.knitting.node import decode_body
 from weft.hdl.contract import abi, wire
 
-PACKETS, LOST = 6, 2
+PACKETS, LOST = 6, [2]
 hosts = TwoHosts(PACKETS * 1024)
 a, b = hosts.a, hosts.b
 first_psn = a.qp.connection.psn
 
 
 def show(sender, frame):
-    """Print a frame. Return whether the link loses it: the packet number ``LOST``, the first time it is sent."""
+    """Print a frame. Return whether the link loses it: the packets of ``LOST``, the first time they are sent."""
     frame = bytes(frame)
     if wire.ETH.unpack(frame[:wire.ETH.size_bytes]).ethertype != wire.ETHERTYPE_IPV4:     # ARP
         return False
@@ -20,7 +20,7 @@ def show(sender, frame):
     extension = frame[wire.RETH_OFFSET:]
     packet, lost, more = (bth.psn - first_psn) % (1 << wire.PSN_BITS), False, ""
     if bth.opcode == wire.Opcode.WRITE_ONLY:
-        lost = packet == LOST
+        lost = packet in LOST
         more = f"packet {packet}, {wire.RETH.unpack(extension[:16]).dma_length} bytes{', LOST' * lost}"
     elif bth.opcode == wire.Opcode.RETX_WRITE:
         more = f"packet {packet}, RSN {wire.RSNH.unpack(extension[16:20]).rsn}"

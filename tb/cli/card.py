@@ -51,11 +51,12 @@ def verilog(
     variant = replace(variant, mac_clock=variant.mac_clock or variant.board is not None)
     card = params.preset(variant.preset).with_(straddle=variant.straddle, mac_clock=variant.mac_clock)
     start = time.monotonic()
-    from weft.hdl.verilog import CARD_MODULE, card_verilog
+    from weft.hdl.verilog import CARD_MODULE
     from weft.hdl.verilog.ports import annotated, instance_text
+    from weft.tb.sim.flow.build import card_text
     console = Console(stderr=True)
     with console.status("generating Verilog"):
-        text = card_verilog(card)
+        text = card_text(card)
     output = output or Path("sim_build/verilog", variant.folder, f"{CARD_MODULE}.v")
     output.parent.mkdir(parents=True, exist_ok=True)
     heading = [f"Weft RDMA network card {version('weft-rnic')}, {variant}", f"made by: {typed_command()}",

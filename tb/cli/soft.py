@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from weft.model.settings import Setting
+from weft.model.settings import BadSetting, Setting
 from weft.tb.cli.failures import fail
 from weft.tb.cli.options import refuse
 
@@ -81,11 +81,16 @@ def _serve(port, mac, ip, listen, clients):
 
 def interop(
     short: Annotated[bool, Setting("Without perftest, the conformance suite and RTL.")] = False,
+    only: Annotated[list[str] | None, Setting("Cases with this in their name; may be given several times.",
+                                              metavar="NAME")] = None,
 ):
     """Test a Linux guest with rxe against the endpoint in software, and against the card: functional model and RTL."""
     from weft.tb.verify.interop import cases
     from weft.tb.verify.interop.guest import booted
-    chosen = cases.cases(short)
+    known = cases.cases(short)
+    chosen = {name: case for name, case in known.items() if not only or any(one in name for one in only)}
+    if not chosen:
+        raise BadSetting("only", " ".join(only), f"no case has such a name; the cases are {'; '.join(known)}")
     with booted() as guest:
         try:
             cases.run(guest, chosen)

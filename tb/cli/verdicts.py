@@ -1,10 +1,11 @@
 """``weft bench``, ``calibrate``, ``formal``, ``mutants``, ``coverage``, ``soak``: benchmarks, proofs, long runs."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from weft.model.settings import SEED_MAX, Setting
+from weft.model.settings import SEED_MAX, BadSetting, Setting
 from weft.tb.cli.options import check_names
 from weft.tb.sim.flow.aliases import option_names
 from weft.tb.verify.mutate.subsystems import COUNT, SEED
@@ -68,10 +69,16 @@ def mutants(
     raise typer.Exit(run(check_names("only", only, SUBSYSTEMS), count, seed, jobs))
 
 
-def coverage():
+def coverage(
+    only: Annotated[list[str] | None, Setting("Benches of this file or folder alone, without a report; may be given "
+                                              "several times.", metavar="PATH")] = None,
+):
     """Measure lines and toggles that the block benches reach, by subsystem; JSON in sim_build/reports/coverage.json."""
     from weft.tb.verify.mutate.coverage import run
-    raise typer.Exit(run())
+    for path in only or ():
+        if not Path(path).exists():
+            raise BadSetting("only", path, "there is no such file or folder; the benches are in tb/test/hdl")
+    raise typer.Exit(run([str(Path(path).absolute()) for path in only or ()]))
 
 
 def soak(

@@ -26,7 +26,7 @@ sim/synth
 sim/wave
 verify/bench
 verify/calibrate
-verify/conformance/test_suite.py::test_some_cases_pass_on_the_rtl
+verify/conformance/test_suite.py::test_some_cases_pass_on_every_back_end
 verify/document/test_port_waves.py::test_waves_are_current
 verify/fuzz
 verify/interop
@@ -42,6 +42,7 @@ app/machine
 app/perf
 app/report/test_report.py::test_a_browser_draws_every_figure
 app/serve
+cli/test_soft_server.py::test_the_kernel_reaches_a_host_that_is_set_up_as_on_the_page
 test_package.py
 verify/conformance
 verify/document/test_commands.py::test_commands_of_a_page_run
@@ -116,6 +117,7 @@ cards/test_pause.py::test_flow_control[peer_that_ignores_pauses_does_no_harm-two
 cards/test_reset.py::test_reset_in_flight[function_reset]
 cards/test_reset.py::test_reset_in_flight[nodes_in_flight]
 cards/test_two_clocks.py::test_two_clocks
+cli/test_long_commands.py::test_small_form
 cli/test_soak.py::test_seeds_outside_the_tests_come_first
 driver/channel/test_states.py::test_no_state_is_invalid[3-3]
 driver/engine/test_path_search.py::test_traffic_is_back_within_two_probe_timeouts_after_a_cut[timed-answers]
@@ -185,6 +187,7 @@ hdl/test_simple_nic.py::test_raw_frames_arrive[icarus]
 hdl/transmit/test_transmit.py::test_transmit_subsystem[icarus]
 sim/flow/test_places.py::test_every_path_may_have_spaces[verilator]
 sim/flow/test_simulate.py::test_waves_are_recorded[verilator]
+sim/synth/test_same_netlist.py::test_the_netlist_of_a_card_is_written_and_compared
 sim/synth/test_flattened.py::test_logic_across_a_boundary_is_mapped_together_without_it
 sim/synth/test_synth.py::test_blocks_are_placed_until_an_attempt_is_fast_enough
 sim/synth/test_synth.py::test_card_is_mapped_by_block_and_cached
@@ -200,6 +203,7 @@ verify/bench/test_adamap_figures.py::test_subsystem_memory_is_within_its_limit
 verify/bench/test_hostile.py
 verify/bench/test_line_rate.py::test_acknowledgements_between_small_writes_block_nothing
 verify/bench/test_line_rate.py::test_other_settings_run_at_line_rate
+verify/bench/test_small_forms.py::test_short_benchmarks_run_in_full_size
 verify/bench/test_small_forms.py::test_small_form
 verify/calibrate/test_calibrate.py::test_headers_wait_for_nodes_as_long_as_in_the_gateware[fit-more-22]
 verify/calibrate/test_calibrate.py::test_headers_wait_for_nodes_as_long_as_in_the_gateware[fit-more-24]
@@ -207,7 +211,7 @@ verify/calibrate/test_calibrate.py::test_slots_of_payload_and_lines_of_a_read_ta
 verify/churn/test_churn.py::test_card_without_generation_checks_is_detected
 verify/churn/test_churn.py::test_node_churn_in_the_rtl
 verify/conformance/test_suite.py::test_every_case_passes_on_the_timing_model
-verify/conformance/test_suite.py::test_some_cases_pass_on_the_rtl
+verify/conformance/test_suite.py::test_some_cases_pass_on_every_back_end
 verify/document/test_commands.py::test_commands_of_a_page_run[docs/faults.md]
 verify/document/test_commands.py::test_commands_of_a_page_run[docs/serve.md]
 verify/document/test_documents.py::test_points_of_the_picture_are_current[adamap-0.01]

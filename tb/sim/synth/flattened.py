@@ -87,11 +87,17 @@ def run(block, preset, forms=FORMS):
     Console().print(table)
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+def main(arguments=None):
+    """Run the command."""
+    parser = argparse.ArgumentParser(prog="python -m weft.tb.sim.synth.flattened",
+                                     description=__doc__.partition("\n")[0])
     parser.add_argument("block", help="as in `weft synth`, for example adamap.second_level.matcher")
     parser.add_argument("--preset", default="basic")
     parser.add_argument("--form", action="append",
                         help="blocks, folded, flat (all of them by default), or blocks to fold, joined by +")
-    options = parser.parse_args()
-    run(options.block, options.preset, options.form or FORMS)
+    given = parser.parse_args(arguments)
+    run(given.block, given.preset, given.form or FORMS)
+
+
+if __name__ == "__main__":
+    main()

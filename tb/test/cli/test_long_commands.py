@@ -1,72 +1,54 @@
-"""Tests that the command lines of long commands reach their functions with the right arguments.
-
-The functions themselves do not run here: the table of commands (``verify/document/command_table.py``) names tests of
-their parts.
-"""
-
-from importlib import import_module
-from pathlib import Path
+"""Tests that run commands of minutes or hours in a small form: sizes and the design are replaced, all else runs."""
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from weft.hdl.contract import params
-from weft.tb.app.machine.settings import BACKENDS
-from weft.tb.app.serve.environment import BUILD_ROOT
 from weft.tb.cli import app
-from weft.tb.verify.mutate.subsystems import COUNT, SEED
+from weft.tb.sim.flow import figures
+from weft.tb.sim.synth import mapped, place, synth
+from weft.tb.test.sim.synth.test_synth import DESIGN
+from weft.tb.verify.mutate import campaign, coverage, subsystems
+from weft.tb.verify.mutate import run as mutation
+from weft.tb.verify.mutate.subsystems import Target
+from weft.tb.verify.soak import runs
 
-CARD = params.preset("basic")
-SYNTH = {"straddle": False, "mac_clock": False}
-# Command line: module and name of the function, its arguments, and functions to replace: module, name and result.
-COMMANDS = {
-    "weft bench": ("verify.bench.run", "run", ([],), {}),
-    "weft conformance": ("verify.conformance.devices", "on_backends",
-                         (BUILD_ROOT, (), (), Path("found.json")), {}),
-    "weft coverage": ("verify.mutate.coverage", "run", (), {}),
-    "weft interop": ("verify.interop.cases", "cases", (False,), {}),
-    "weft linux": ("verify.linux.run", "run", (BACKENDS,), {}),
-    "weft linux --backend rtl": ("verify.linux.run", "run", (("rtl",),), {}),
-    "weft mutants": ("verify.mutate.run", "run", ([], COUNT, SEED, 2), {}),
-    "weft mutants --only ring": ("verify.mutate.run", "run", (["ring"], COUNT, SEED, 2), {}),
-    "weft soak": ("verify.soak.runs", "run", (600,), {}),
-    "weft soft-server --tap weft0": ("driver.soft.ports.tap", "TapPort", ("weft0",), {}),
-    "weft synth --preset basic --preset full": ("sim.synth.synth", "run", (["basic", "full"], 1, (), 1), SYNTH),
-    "weft synth --preset basic --only adamap --depth 3 --paths 10": (
-        "sim.synth.synth", "run", (["basic"], 3, ["adamap"], 10), SYNTH),
-    "weft synth --preset basic --place --only command": (
-        "sim.synth.synth", "placed", ("basic", "blocks", ["command"]), {}),
-    "weft verilog --preset basic": ("hdl.verilog", "card_verilog", (CARD,), {}),
-    "weft verilog --preset basic --straddle": ("hdl.verilog", "card_verilog", (CARD.with_(straddle=True),), {}),
-    "weft verilog --preset basic --board u50": ("hdl.verilog", "card_verilog", (CARD.with_(mac_clock=True),), {}),
+ADDER = "tb/test/verify/mutate/test_mutate.py"
+ADDERS = (Target("adder", "adder", (ADDER,), (f"{ADDER}::test_adder[all_sums]",)),)
+# Replaced values, (module, name, value), and commands with words of their output.
+FORMS = {
+    "coverage": ([], {"weft coverage --only tb/test/hdl/ring/test_status.py": "ring "}),
+    "mutants": ([(mutation, "TARGETS", ADDERS), (mutation, "SUBSYSTEMS", ("adder",)),
+                 (subsystems, "SUBSYSTEMS", ("adder",)), (campaign, "LEAST_PER_SUBSYSTEM", 1),
+                 (mutation, "explained", dict)],
+                {"weft mutants --count 2": "tests 2/2 ", "weft mutants --only adder --count 2": "adder "}),
+    "soak": ([(runs, "BAD_LINK_SEEDS", []), (runs, "job", runs.operations), (runs, "OPERATIONS_COUNT", 1000)],
+             {"weft soak --budget 1": "1 runs in "}),
+    "synth": ([(synth, "card_text", lambda params: DESIGN), (place, "REFERENCE", "half"), (place, "TRIES", ((1, 4),))],
+              {"weft synth --preset basic --preset full": "report ",
+               "weft synth --preset basic --only half --depth 3 --paths 10": "half.add ",
+               "weft synth --preset basic --place --only half": "1.00 "}),
 }
-BEFORE = {"placed": [("sim.synth.synth", "run", {"basic": "blocks"}), ("sim.synth.figures", "rows", [])]}
 
 
-def module(name):
-    return import_module(f"weft.{name}" if name.startswith(("driver", "hdl")) else f"weft.tb.{name}")
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    """Keep the results of commands in a folder of the test."""
+    for module, name in ((coverage, "FOLDER"), (coverage, "ANNOTATED"), (campaign, "KEPT"), (mutation, "REPORT"),
+                         (figures, "REPORT"), (mapped, "KEPT"), (synth, "REPORT"), (place, "BUILD_ROOT")):
+        monkeypatch.setattr(module, name, tmp_path / f"{module.__name__}.{name}")
+    mapped.KEPT.mkdir()
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_options_reach_the_function(command, monkeypatch, tmp_path):
-    place, name, *expected = COMMANDS[command]
-    seen = []
-
-    def called(*arguments, **options):
-        seen.append([arguments, options])
-        raise typer.Exit(3)
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(module(place), name, called)
-    for other, replaced, result in BEFORE.get(name, ()):
-        monkeypatch.setattr(module(other), replaced, lambda *_, result=result, **__: result)
-    words = command.split()[1:] + ["--json", "found.json"] * (command == "weft conformance")
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 3, done.output
-    assert seen == [expected]
+@pytest.mark.parametrize("name", FORMS)
+def test_small_form(name, results, monkeypatch, capfd):
+    changes, commands = FORMS[name]
+    for change in changes:
+        monkeypatch.setattr(*change)
+    for command, words in commands.items():
+        done = CliRunner().invoke(app, command.split()[1:])
+        assert done.exit_code == 0 and words in done.stdout, f"{done.output}{capfd.readouterr()}"
 
 
-def test_a_software_host_needs_a_port_for_its_frames():
-    done = CliRunner().invoke(app, ["soft-server"])
-    assert done.exit_code == 2 and "give --qemu or --tap" in done.output
+def test_a_missing_bench_is_named():
+    done = CliRunner().invoke(app, ["coverage", "--only", "tb/test/hdl/none.py"])
+    assert done.exit_code == 2 and "the benches are in tb/test/hdl" in done.output

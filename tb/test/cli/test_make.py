@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from weft.tb.test.cli.make_variables import make_variables
-from weft.tb.test.verify.document.command_table import TABLE, TARGET, TARGETS, THIS_RUN
+from weft.tb.test.verify.document.command_table import TABLE, TARGET, TARGETS, TIERS
 
 ROOT = Path(__file__).resolve().parents[3]
 GIVEN = {"FILE": "it's  a file", "LOSS": "0.5", "REORDER": "0.1", "DUP": "0.2", "CORRUPT": "0.3", "BACK_LOSS": "1",
@@ -119,7 +119,7 @@ def test_moved_or_copied_environment_is_rebuilt(checkout, tmp_path, target):
     assert installs(checkout.rename(tmp_path / "moved"))
 
 
-@pytest.mark.parametrize("target", [name for name, place in TARGETS.items() if place in (TARGET, THIS_RUN)])
+@pytest.mark.parametrize("target", [name for name, place in TARGETS.items() if place in (TARGET, TIERS)])
 def test_a_target_runs_commands_with_a_test(target, checkout):
     """A target may take hours; each command of its recipe has a test of its size."""
     status, lines, errors = make(target, folder=checkout)

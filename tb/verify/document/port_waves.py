@@ -1,13 +1,15 @@
 """Waves of the card's ports, measured on the RTL, for the timing diagrams of docs/integration.md.
 
-``python -m weft.tb.verify.document.port_waves`` runs the bench of :mod:`~weft.tb.verify.document.port_run` and writes
-parts of its record to :data:`DATA` as WaveJSON, the format of WaveDrom: ``p`` is the clock, ``x`` a value without
-meaning because ``tvalid`` is low, ``|`` a cut.
+``python -m weft.tb.verify.document.port_waves [FILE]`` runs the bench of :mod:`~weft.tb.verify.document.port_run` and
+writes parts of its record to :data:`DATA`, or to ``FILE``, as WaveJSON, the format of WaveDrom: ``p`` is the clock,
+``x`` a value without meaning because ``tvalid`` is low, ``|`` a cut.
 """
 
+import argparse
 import json
 from bisect import bisect_right
 from dataclasses import dataclass
+from pathlib import Path
 
 from weft.hdl.contract import abi
 from weft.tb.sim.flow.sources import ROOT
@@ -227,12 +229,14 @@ def reset(record):
 
 
 def measure():
-    """Run the bench and return ``{picture: waves}``."""
+    """Measure the waves of the card's ports on the RTL: ``{picture: rows}``."""
     a, b = (Record(records) for records in port_run.recorded().values())
     return {"frame": frame(a, b), "register": register(b), "read": read(a), "interrupt": interrupt(b),
             "reset": reset(b)}
 
 
 if __name__ == "__main__":
-    text = json.dumps(measure(), indent=1, ensure_ascii=False)
-    (ROOT / DATA).write_text(text + "\n", encoding="utf-8")
+    parser = argparse.ArgumentParser(prog="python -m weft.tb.verify.document.port_waves", description=measure.__doc__)
+    parser.add_argument("file", type=Path, nargs="?", default=ROOT / DATA, help=f"WaveJSON; {DATA} by default")
+    given = parser.parse_args()
+    given.file.write_text(json.dumps(measure(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

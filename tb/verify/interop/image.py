@@ -19,6 +19,7 @@ from .packages import PACKAGES, kernel_package, unpacked
 
 FOLDER = BUILD_ROOT / "interop"
 HERE = Path(__file__).parent
+INIT = HERE / "init.sh"
 MODULES = ("crc32_generic", "udp_tunnel", "ip6_udp_tunnel", "ib_core", "ib_uverbs", "rdma_rxe", "e1000")
 TESTS = ("ib_write_bw", "ib_send_bw", "ib_read_bw", "ib_atomic_bw")
 PROVIDER = "librxe-rdmav34.so"
@@ -53,7 +54,7 @@ def image(folder=FOLDER):
     """Return (kernel, initial file system), made if they do not exist. Raises MissingTool, NoPackage or NoImage."""
     kernel = kernel_package()
     suite = sorted(c_suite.FOLDER.glob("*.[ch]"))
-    sources = b"".join(path.read_bytes() for path in (HERE / "peer.c", HERE / "init.sh", Path(__file__), *suite))
+    sources = b"".join(path.read_bytes() for path in (HERE / "peer.c", INIT, Path(__file__), *suite))
     name = hashlib.sha256(kernel.encode() + sources).hexdigest()[:12]
     initrd, vmlinuz = folder / f"{name}.cpio.gz", folder / f"{name}.vmlinuz"
     if initrd.exists() and vmlinuz.exists():
@@ -88,7 +89,7 @@ def _fill(where, root, kernel):
     for library in _libraries(programs, where):
         to = root / ("lib64" if library.name.startswith("ld-linux") else LIBRARIES) / library.name
         shutil.copy(library, to)
-    shutil.copy(HERE / "init.sh", root / "init")
+    shutil.copy(INIT, root / "init")
     (root / "init").chmod(0o755)
 
 

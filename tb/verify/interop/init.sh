@@ -7,10 +7,10 @@ export LD_LIBRARY_PATH=/usr/lib/x86_64-linux-gnu PATH=/bin
 for m in crc32_generic udp_tunnel ip6_udp_tunnel ib_core ib_uverbs rdma_rxe e1000; do
   $b insmod /lib/$m.ko || echo "= failed insmod $m"
 done
-$b ip link set lo up
-$b ip link set eth0 mtu 4500
-$b ip addr add 10.0.0.11/24 dev eth0; $b ip link set eth0 up
-$b ip addr add 10.0.2.15/24 dev eth1; $b ip link set eth1 up
+ip() { $b ip "$@"; }
+ip link set lo up
+ip addr add 10.0.0.11/24 dev eth0; ip link set eth0 mtu 4500 up
+ip addr add 10.0.2.15/24 dev eth1; ip link set eth1 up
 for _ in $($b seq 100); do     # the link comes up late, and address resolution does not wait that long
   [ "$($b cat /sys/class/net/eth0/carrier)" = 1 ] && break
   $b sleep 0.1

@@ -39,6 +39,7 @@ CHUNK = 64 * 1024
 OUTSTANDING = 4
 SERVE_NS = 1_000_000
 VFIO = SYSFS / "bus/pci/drivers/vfio-pci"
+LSPCI = ["lspci", "-d", f"{abi.PCI_VENDOR_ID:04x}:{abi.PCI_DEVICE_ID:04x}", "-vvv"]      # as in docs/hardware.md
 
 
 class Job:
@@ -177,7 +178,7 @@ def reserve(job, pages):
 def space(job):
     """Return configuration space, decoding of lspci, and the kernel's complaints."""
     address = card()
-    shown = subprocess.run(["lspci", "-vvv", "-s", address], capture_output=True, text=True)
+    shown = subprocess.run([*LSPCI, "-s", address], capture_output=True, text=True)
     log = subprocess.run(["/bin/busybox", "dmesg"], capture_output=True, text=True).stdout.splitlines()
     job.put({"config": (SYSFS / "bus/pci/devices" / address / "config").read_bytes().hex(), "lspci": shown.stdout,
              "complaints": shown.stderr.splitlines(), "status": shown.returncode, "kernel": [

@@ -23,6 +23,7 @@ REPORT, ANNOTATED = BUILD_ROOT / "reports/coverage.json", BUILD_ROOT / "reports/
 FLAGS = ("--coverage-line", "--coverage-toggle")
 # Counters make the code of a block five times as large, and a block runs for seconds: most of the time is compilation.
 OPTIMIZE = ["OPT_FAST=-Og"]
+BENCHES = ("tb/test/hdl",)
 WORKERS = 2
 COUNTS = "coverage.dat"
 KINDS = {"line": "line", "branch": "line", "toggle": "toggle"}
@@ -88,11 +89,15 @@ def annotated(verilog, counts):
     return "".join(f"{least.get(number, ''):>10} {line}\n" for number, line in enumerate(verilog.splitlines(), 1))
 
 
-def run(tests=("tb/test/hdl",)):
-    """Run ``tests`` under Verilator and report the coverage; return the exit status."""
+def run(only=()):
+    """Run the block benches, or ``only`` some, under Verilator and report the coverage; return the exit status.
+
+    The elements of ``only`` are files and folders, as pytest takes them; with them no report is written.
+    """
     for left in FOLDER.glob(f"*/*/{COUNTS}"):
         left.unlink()
-    command = [sys.executable, "-m", "pytest", "-q", "-n", str(WORKERS), "-p", __name__, "-k", "verilator", *tests]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", str(WORKERS), "-p", __name__, "-k", "verilator",
+               *(only or BENCHES)]
     status = subprocess.run(command, cwd=ROOT, env={**os.environ, "WEFT_BUILD": str(FOLDER)}).returncode
     if status:
         print("weft: a test fails, so its counts are invalid", file=sys.stderr)
@@ -103,8 +108,10 @@ def run(tests=("tb/test/hdl",)):
     for build, (_, counts) in designs.items():
         verilog = next(build.glob("*.v"))
         (ANNOTATED / f"{build.name}.v").write_text(annotated(verilog.read_text(), counts))
-    REPORT.write_text(json.dumps(subsystems, indent=1) + "\n")
     show(Console(), subsystems)
+    if not only:
+        REPORT.write_text(json.dumps(subsystems, indent=1) + "\n")
+        print(f"report {REPORT}")
     return 0
 
 
@@ -115,4 +122,4 @@ def show(console, subsystems):
         table.add_row(subsystem, *(f"{100 * reached / max(1, whole):.1f} % of {whole}"
                                    for reached, whole in (kinds["line"], kinds["toggle"])))
     console.print(table)
-    console.print(f"report {REPORT}, Verilog with counts in {ANNOTATED}", style="dim", soft_wrap=True)
+    console.print(f"Verilog with counts in {ANNOTATED}", style="dim", soft_wrap=True)

@@ -3,12 +3,13 @@
 Two programs on two hosts, each in a separate network namespace, write to each other's memory; one of them gets
 SIGKILL. The daemon must survive, the other program must get the completion status RETRY_EXC_ERR, and the resources of
 both must be freed. The programs run without root privileges and without a device file: started as root, the process
-switches to another user.
+switches to another user, if that user can read this checkout.
 """
 
 import os
 import random
 import re
+import stat
 import subprocess
 import sys
 import tempfile
@@ -23,7 +24,6 @@ from weft.tb.verify.programs.hostile import Held, clean, settle
 from weft.tb.verify.programs.local import BACKENDS, local_daemon
 from weft.tb.verify.programs.namespaces import ADDRESSES, NoNamespaces, namespaces
 
-COMMAND = ".venv/bin/python -m weft.tb.verify.programs.kills {count} {seed}"
 FIRST_PORT, PORTS, LIMIT_S = 21000, 8000, 120
 SOON_S, LATE_S = 0.06, 0.4      # largest delay of a kill: during set-up of a program, or later
 NOBODY = 65534
@@ -121,11 +121,16 @@ def campaign(count, seed, library, progress=lambda done: None, backend="function
     return found
 
 
+def readable_by_others(folder):
+    """Return whether users other than the owner may enter a folder and all folders above it."""
+    return all(each.stat().st_mode & stat.S_IXOTH for each in (folder.absolute(), *folder.absolute().parents))
+
+
 def main(count=200, seed=None, backend="functional"):
     """Kill ``count`` programs, and print the outcome."""
     seed = random.randrange(1 << 31) if seed is None else int(seed)
     library = build(LIBRARY_FOLDER)
-    if os.geteuid() == 0:
+    if os.geteuid() == 0 and readable_by_others(LIBRARY_FOLDER):
         sys.stdout.flush()
         os.setgroups([])
         os.setgid(NOBODY)

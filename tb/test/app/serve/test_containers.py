@@ -1,7 +1,9 @@
 """Tests of the container example without a container runtime: its commands run in two namespaces."""
 
+import itertools
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -16,10 +18,13 @@ from weft.model.impairments import FrameKind, frame_kind
 from weft.tb.app.serve.environment import LIBRARY_FOLDER
 from weft.tb.sim.flow.system import tools_expected
 from weft.tb.sim.link.pcap import read_pcap
+from weft.tb.test.system import need
+from weft.tb.test.verify.document.commands import DOCUMENTS, blocks
+from weft.tb.test.verify.document.test_commands import Page
 from weft.tb.verify.programs.namespaces import ADDRESSES, namespaces
 
 FOLDER = Path(__file__).resolve().parents[4] / "examples/containers"
-ROLES, LIMIT_S = ("cards", "server", "client"), 180
+ROLES, LIMIT_S, PORT = ("cards", "server", "client"), 180, 18990
 ITERATIONS = 500       # enough that 1 % loss affects each direction, whatever the seed
 NEEDED = {"ib_write_bw": "perftest", "rping": "rdmacm-utils"}
 
@@ -134,6 +139,28 @@ def steps(prefix, folder, spaces):
     assert ended == [0, 0], printed
     assert "BW average" in printed["client"]
     assert "ping data: rdma-ping-9" in printed["client"]
+
+
+def without_docker(line, folder):
+    """Return the command that a container runs, with its environment and with ``folder`` as that of the sockets."""
+    words = shlex.split(line)
+    cut = 1 + words.index({"run": "IMAGE", "exec": "cards"}[words[1]])
+    given = [value for option, value in itertools.pairwise(words[:cut]) if option == "--env"]
+    command = " ".join([*given, *words[cut:]]).replace("/run/weft", str(folder))
+    return f"{command} &" if "--detach" in words else command
+
+
+def test_commands_of_the_containers_on_the_page_run(prefix, tmp_path):
+    need("ibv_rc_pingpong")
+    [block] = [lines for lines in blocks(DOCUMENTS["docs/faults.md"]) if lines[0].startswith("docker")]
+    page, server = Page(tmp_path), f"ibv_rc_pingpong -g 0 -c -n 20 -p {PORT}"
+    page.environment["PATH"] = f"{prefix}/bin:{page.environment['PATH']}"
+    try:
+        for line in block:
+            page.run(without_docker(line, tmp_path).replace("SERVER", server).replace("CLIENT", f"{server} localhost"))
+    finally:
+        page.end()
+    assert "1 hit" in (tmp_path / "log").read_text()
 
 
 def test_archive_contains_the_installed_files_and_programs_find_them(prefix, tmp_path):

@@ -1,7 +1,10 @@
 """Tests with blocks of a small design, mapped with and without their boundaries."""
 
+import re
+
 import pytest
 
+from weft.hdl.verilog import CARD_MODULE
 from weft.tb.sim.synth import flattened, yosys
 
 TOP = "top"
@@ -27,10 +30,18 @@ def test_unknown_block_is_rejected():
         flattened.boundaries("any.gone", TOP, MODULES)
 
 
-def test_logic_across_a_boundary_is_mapped_together_without_it(tmp_path, monkeypatch):
+def test_logic_across_a_boundary_is_mapped_together_without_it(tmp_path, monkeypatch, capsys):
+    card = f"module {CARD_MODULE}(i);\n  input i;\nendmodule\n"
+    text = "".join(MODULES.values()).replace("top", f"{CARD_MODULE}.top").replace(
+        f"module {CARD_MODULE}.top(", f"module \\{CARD_MODULE}.top (")
     monkeypatch.setattr(flattened, "KEPT", tmp_path)
-    blocks, flat = (flattened.measure(form, TOP, MODULES) for form in ("blocks", "flat"))
-    assert (blocks["blocks"], flat["blocks"]) == (3, 1) and blocks["ff"] == flat["ff"] == 1
-    assert flat["lut"] < blocks["lut"] and flat["ns"] <= blocks["ns"]
+    monkeypatch.setattr(flattened.synth, "verilog", lambda preset: f"{card}{text}")
+    command = [TOP, "--form", "blocks", "--form", "flat"]
+    flattened.main(command)
+    printed = capsys.readouterr().out
+    blocks, flat = ([int(word) for word in re.search(rf"^ *{form}((?: +\d+){{3}})", printed, re.MULTILINE)[1].split()]
+                    for form in ("blocks", "flat"))
+    assert (blocks[0], flat[0]) == (3, 1) and blocks[2] == flat[2] == 1 and flat[1] < blocks[1]
     monkeypatch.setattr(yosys.process, "run", None)      # cached results are not mapped again
-    assert flattened.measure("flat", TOP, MODULES) == flat
+    flattened.main(command)
+    assert capsys.readouterr().out == printed

@@ -1,5 +1,8 @@
 """Tests of the comparison of netlists up to names."""
 
+import re
+from collections import Counter
+
 from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -41,3 +44,13 @@ def test_only_names_may_differ(tmp_path):
     compared = {name: main(["compare", str(tmp_path / "old"), str(tmp_path / name)]) for name in texts}
     assert texts["renamed"] != texts["old"]
     assert compared == {"old": 0, "renamed": 0, "swapped": 1}
+
+
+def test_the_netlist_of_a_card_is_written_and_compared(tmp_path):
+    written, changed = tmp_path / "before.il", tmp_path / "after.il"
+    assert main(["write", "test", str(written)]) == 0
+    text = written.read_text()
+    kinds = Counter(re.findall(r"^  cell (\$\w+) ", text, re.MULTILINE))
+    assert min(kinds[kind] for kind in ("$add", "$eq", "$mux")) > 100
+    changed.write_text(text.replace("cell $add ", "cell $sub ", 1))
+    assert main(["compare", str(written), str(changed)]) == 1

@@ -21,7 +21,7 @@ module \weft_card (clk, i, o, parity);
   wire [7:0] o;
   output parity;
   wire parity;
-  \weft_card.room  room (
+  \weft_card.half  half (
     .clk(clk),
     .i(i),
     .o(o),
@@ -29,7 +29,7 @@ module \weft_card (clk, i, o, parity);
   );
 endmodule
 
-module \weft_card.room (clk, i, o, parity);
+module \weft_card.half (clk, i, o, parity);
   input clk;
   wire clk;
   input [7:0] i;
@@ -49,7 +49,7 @@ module \weft_card.room (clk, i, o, parity);
     o[3:0] = sum;
     o[7:4] = high;
   end
-  \weft_card.room.add  add (
+  \weft_card.half.add  add (
     .a(i[3:0]),
     .b(i[7:4]),
     .o(sum),
@@ -59,7 +59,7 @@ module \weft_card.room (clk, i, o, parity);
     parity <= sum[3] ^ sum[2] ^ high[1];
 endmodule
 
-module \weft_card.room.add (a, b, o, high);
+module \weft_card.half.add (a, b, o, high);
   input [3:0] a;
   wire [3:0] a;
   input [3:0] b;
@@ -85,17 +85,17 @@ def test_card_is_mapped_by_block_and_cached(kept):
     phases = []
     found = synth.synthesise({"": mapped.modules_of(DESIGN)}, lambda *progress: phases.append(progress[:2]))
     assert phases == [("card", 3)]
-    assert found.blocks[""] == found.blocks["room"] and found.blocks["room"]["ff"] == 1
-    assert found.blocks["room.add"]["lut"] == 7 and found.blocks["room"]["lut"] == 8
+    assert found.blocks[""] == found.blocks["half"] and found.blocks["half"]["ff"] == 1
+    assert found.blocks["half.add"]["lut"] == 7 and found.blocks["half"]["lut"] == 8
     # through the sub-block to the register: a LUT each
     card, = found.paths[""][:1]
-    assert (card["levels"], card["ns"], card["start"], card["end"]) == (2, 0.6, "i", "room.parity")
-    assert "room.add.o" in dict(card["via"])
+    assert (card["levels"], card["ns"], card["start"], card["end"]) == (2, 0.6, "i", "half.parity")
+    assert "half.add.o" in dict(card["via"])
 
     phases.clear()
     changed = mapped.modules_of(DESIGN.replace("b << 1", "b << 2"))
     there = {name for name in changed if (kept / f"{mapped.digest(name, changed)}.json").exists()}
-    assert there == {"weft_card", "weft_card.room"}
+    assert there == {"weft_card", "weft_card.half"}
     assert synth.synthesise(synth.subsystems_of(DESIGN),
                             lambda *progress: phases.append(progress[1])).blocks == found.blocks
     assert phases == [0, 0]
@@ -111,8 +111,8 @@ def test_mapper_delays_equal_those_of_the_estimate(kept):
 
 def test_last_line_of_yosys_is_reported(kept):
     subsystems = synth.subsystems_of(DESIGN.replace("b << 1", "b <<"))
-    with pytest.raises(SynthesisFailed, match="room: Yosys ended .*(?s:.*)syntax error"):
-        synth.synthesise({"room": subsystems["room"]})
+    with pytest.raises(SynthesisFailed, match="half: Yosys ended .*(?s:.*)syntax error"):
+        synth.synthesise({"half": subsystems["half"]})
 
 
 def test_small_blocks_share_a_yosys_run():
@@ -155,11 +155,11 @@ endmodule
 
 
 def test_block_is_cached_by_content():
-    moved = mapped.modules_of(DESIGN.replace("weft_card.room.add", "weft_card.room.sum"))
+    moved = mapped.modules_of(DESIGN.replace("weft_card.half.add", "weft_card.half.sum"))
     here = mapped.modules_of(DESIGN)
-    assert mapped.digest("weft_card.room.add", here) == mapped.digest("weft_card.room.sum", moved)
+    assert mapped.digest("weft_card.half.add", here) == mapped.digest("weft_card.half.sum", moved)
     wider = mapped.modules_of(DESIGN.replace("output [3:0] o", "output [4:0] o"))
-    assert mapped.digest("weft_card.room", here) != mapped.digest("weft_card.room", wider)
+    assert mapped.digest("weft_card.half", here) != mapped.digest("weft_card.half", wider)
 
 
 def test_unnamed_port_is_named_by_position(kept):
@@ -170,9 +170,9 @@ def test_unnamed_port_is_named_by_position(kept):
 
     here, there = numbered(7, 12), numbered(12, 3568)       # an input of one block, an output of the other
     assert here == there
-    assert r".\port$0 (\port$1 )" in here["weft_card.room"] and "$12" not in "".join(here.values())
+    assert r".\port$0 (\port$1 )" in here["weft_card.half"] and "$12" not in "".join(here.values())
     blocks = synth.synthesise({"": here}).blocks
-    assert (blocks["room.add"]["lut"], blocks["room"]["lut"], blocks[""]["ff"]) == (7, 8, 1)
+    assert (blocks["half.add"]["lut"], blocks["half"]["lut"], blocks[""]["ff"]) == (7, 8, 1)
 
 
 def test_a_register_of_yosys_is_numbered_in_its_module():
@@ -198,7 +198,7 @@ def test_cells_are_counted_by_block_and_kind():
 def test_subsystems_are_extracted_with_their_blocks():
     subsystems = synth.subsystems_of(DESIGN)
     assert {subsystem: sorted(modules) for subsystem, modules in subsystems.items()} == {
-        "": ["weft_card"], "room": ["weft_card.room", "weft_card.room.add"]}
+        "": ["weft_card"], "half": ["weft_card.half", "weft_card.half.add"]}
 
 
 def test_figures_of_synthesis():
@@ -230,7 +230,7 @@ def test_large_subsystem_is_placed_by_blocks():
 
 
 def test_a_harness_has_a_register_at_every_port():
-    text = nexus.harness("weft_card.room", mapped.modules_of(DESIGN)["weft_card.room"])
+    text = nexus.harness("weft_card.half", mapped.modules_of(DESIGN)["weft_card.half"])
     assert ".clk(clk)" in text and text.count("FD1P3IX") == 8 + 8 + 1
     assert text.count(".D(1'b0), .Q(") == 8, "inputs get nothing"
 

@@ -4,21 +4,22 @@ Limits of figures hold at full size only; here a figure is measured, and stored 
 """
 
 import importlib
-import json
 from functools import partial
 
 import pytest
-from typer.testing import CliRunner
 
 from weft.model.wan import result
-from weft.tb.cli import app
 from weft.tb.sim.flow import figures
+from weft.tb.test.app.serve.conftest import needs_namespaces
 from weft.tb.test.model.ready import compile_once
+from weft.tb.test.system import need
+from weft.tb.test.verify.bench.command import bench
 from weft.tb.test.verify.soak.test_soak import pretended
 from weft.tb.verify.bench import (
     model_card,
     network,
     ns3,
+    serve_speed,
     small_pools,
     soft,
     wide_area,
@@ -27,7 +28,11 @@ from weft.tb.verify.bench import (
 from weft.tb.verify.bench import run as run_bench
 from weft.tb.verify.bench.benchmark import BENCHMARKS, HERE
 from weft.tb.verify.linux import hostile as hostile_machines
+from weft.tb.verify.programs import figures as served
+from weft.tb.verify.programs.namespaces import namespaces
 from weft.tb.verify.soak import campaign, report
+
+__all__ = ["needs_namespaces"]      # a fixture
 
 KIB = 1 << 10
 SHORT = wide_area.BASE.with_(rtt_ms=0.1, warmup_rtts=2, measured_rtts=4)
@@ -65,23 +70,28 @@ SMALL = {
     "model-ns3": [(ns3, "program", None), (ns3, "RTTS", 0.2)],
 }
 
+OF_PROGRAMS = {
+    "serve": [(served, "ROUNDS", 3), (served, "SPIN_S", 0.2), (served, "IDLE_S", 0.2), (served, "START_S", 1),
+              (served.registrations, "__defaults__", (20,)), (served.messages, "__defaults__", (20,)),
+              (served.kills, "__defaults__", (2,))],
+    "serve-speed": [(serve_speed, "RUNS", 1), (serve_speed, "REGIONS", 100), (serve_speed, "SIZE", ("-n", "200")),
+                    (serve_speed, "SMALL", ("-s", "64", "-n", "2000")),
+                    (serve_speed, "LATENCY", ("-s", "8", "-n", "200"))],
+}
+
 
 @pytest.fixture
 def measured(monkeypatch, tmp_path):
-    """Return a function that runs ``weft bench --only NAME`` after changes and returns the rows of its report."""
-    monkeypatch.setattr(figures, "REPORT", tmp_path / "bench.json")
-    monkeypatch.setattr(run_bench, "PROGRESS", tmp_path / "progress")
+    """Return a function that runs ``weft bench`` with options after changes and returns the rows of its report."""
     made = {"program": lambda: forwarder(tmp_path),
             "soak": partial(campaign.soak, run=pretended, run_cycles=100,
                             kept=campaign.ResultCache(100, tmp_path / "soak"))}
 
-    def run(name, changes):
+    def run(options, changes):
         for owner, attribute, value in changes:
             change = monkeypatch.setitem if isinstance(owner, dict) else monkeypatch.setattr
             change(owner, attribute, made[attribute] if value is None else value)
-        done = CliRunner().invoke(app, ["bench", "--only", name])
-        assert done.exit_code in (0, 1), done.output
-        return json.loads(figures.REPORT.read_text())
+        return bench(monkeypatch, tmp_path, *options, within=False)
 
     return run
 
@@ -89,7 +99,30 @@ def measured(monkeypatch, tmp_path):
 @pytest.mark.parametrize("name", SMALL)
 def test_small_form(name, measured):
     compile_once(result)
-    rows = measured(name, SMALL[name])
+    rows = measured(["--only", name], SMALL[name])
+    assert rows and {row["command"] for row in rows} == {f"weft bench --only {name}"}
+
+
+@pytest.mark.parametrize("name", OF_PROGRAMS)
+def test_small_form_with_programs(name, measured, needs_namespaces):
+    need("ib_write_bw")
+    with needs_namespaces(), namespaces():
+        pass
+    rows = measured(["--only", name], OF_PROGRAMS[name])
+    assert rows and {row["command"] for row in rows} == {f"weft bench --only {name}"}
+
+
+def test_without_a_name_all_benchmarks_run(measured):
+    names = ("pool", "soft")
+    found = measured([], [(run_bench, "BENCHMARKS", {name: BENCHMARKS[name] for name in names}),
+                          *(change for name in names for change in SMALL[name])])
+    assert {row["command"] for row in found} == {f"weft bench --only {name}" for name in names}
+
+
+@pytest.mark.parametrize(("name", "within"), [("latency", True), ("simulation", False), ("model-card", False)])
+def test_short_benchmarks_run_in_full_size(name, within, monkeypatch, tmp_path):
+    """The limits of the last two depend on this machine."""
+    rows = bench(monkeypatch, tmp_path, "--only", name, within=within)
     assert rows and {row["command"] for row in rows} == {f"weft bench --only {name}"}
 
 
@@ -99,7 +132,7 @@ def test_the_command_line_runs_the_function_of_a_benchmark(name, measured):
     module = importlib.import_module(f"weft.tb.{benchmark.module}" if "." in benchmark.module else
                                      f"{HERE}.{benchmark.module}")
     seen = []
-    rows = measured(name, [(module, benchmark.function, lambda progress: seen.append(progress) or [
+    rows = measured(["--only", name], [(module, benchmark.function, lambda progress: seen.append(progress) or [
         figures.Row("seen", "", 1)])])
     assert seen == [run_bench.PROGRESS]
     assert [(row["name"], row["command"]) for row in rows] == [("seen", f"weft bench --only {name}")]

@@ -6,15 +6,20 @@ import pytest
 
 from weft.driver.engine.qp_table import QpTable
 from weft.model.functional.receive_path import ReceivePath
+from weft.tb.test.verify.bench.command import bench
+from weft.tb.verify.churn import figures
 from weft.tb.verify.churn.functional import NodeChurn, run_churn
 from weft.tb.verify.churn.rtl_cases import churn_in_rtl
 
 NODES = 600
 
 
-def test_node_churn_in_the_rtl():
-    sums = churn_in_rtl(NODES)
-    assert sums["nodes"] >= NODES and sums["leaks"] == sums["stale_accepts"] == 0, sums
+def test_node_churn_in_the_rtl(monkeypatch, tmp_path):
+    for name, value in (("RTL", NODES), ("FUNCTIONAL", 2 * NODES), ("RUNS", 1)):
+        monkeypatch.setattr(figures, name, value)
+    found = {row["name"]: row["value"] for row in bench(monkeypatch, tmp_path, "--only", "churn")}
+    assert found["adamap_nodes_rtl"] >= NODES
+    assert found["adamap_block_leaks"] == found["adamap_stale_accepts"] == 0
 
 
 def test_card_without_generation_checks_is_detected():

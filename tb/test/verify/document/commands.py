@@ -7,6 +7,7 @@ and the options of :data:`SELECTING`. Commands of one key differ in files, addre
 import itertools
 import re
 import shlex
+import textwrap
 from pathlib import Path
 
 from weft.tb.verify.document import parts
@@ -14,7 +15,7 @@ from weft.tb.verify.document import parts
 ROOT = Path(__file__).resolve().parents[4]
 DOCUMENTS = {file.relative_to(ROOT).as_posix(): file.read_text(encoding="utf-8") for file in parts.documents(ROOT)}
 PAST = "CHANGELOG.md"                                           # its commands may be gone
-PAGES = ("docs/serve.md", "docs/direct.md", "docs/faults.md")   # their blocks run in test_commands.py
+PAGES = ("docs/serve.md", "docs/direct.md", "docs/faults.md", "docs/programs.md")    # they run in test_commands.py
 FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL)
 OURS = re.compile(r"(?:\w+=\S+ )*(?:sudo )?(?:\.venv/bin/)?(?:weft [a-z]|make [a-z]|python3? -m [a-z]|\.ci/run)")
@@ -25,12 +26,14 @@ SELECTING = {"--only": False, "--backend": True, "--plan": True, "--of": True, "
 
 
 def blocks(text):
-    """Return the commands of each block of a page, without prompts and comments."""
+    """Return the commands of each block of a page, without prompts, comments, and the output after a prompt."""
     for language, block in FENCE.findall(text):
         if language in ("sh", "console"):
+            lines = textwrap.dedent(block).replace("\\\n", " ").splitlines()
+            typed = [line for line in lines if line.startswith("$ ")] or lines
             split = (line.partition(" #")[0].strip().removeprefix("$ ")
-                     for line in block.replace("\\\n", " ").splitlines())
-            yield [" ".join(line.split()) for line in split if line and not line.startswith("#")]
+                     for line in typed if line and not line.startswith("#"))
+            yield [" ".join(line.split()) for line in split]
 
 
 def inline(text):
@@ -45,6 +48,8 @@ def keys(line):
     while re.match(r"\w+=", words[0]) or words[0] == "sudo":
         del words[0]
     program = words.pop(0).removeprefix(".venv/bin/")
+    if program == "export":
+        return []
     if program == "weft":
         cut = words.index("--") if "--" in words else len(words)
         return [_weft(words[:cut]), *(keys(shlex.join(words[cut + 1:])) if words[cut + 1:] else [])]

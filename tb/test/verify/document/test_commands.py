@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -21,6 +22,7 @@ from weft.tb.test.verify.document.command_table import PAGE, TABLE
 from weft.tb.test.verify.document.commands import DOCUMENTS, PAGES, ROOT, blocks, inline, keys
 
 LIMIT_S, FIRST_TRIES_S = 180, 60
+OTHERS, OF_PROGRAMS = ("ib_write_bw", "ibv_rc_pingpong", "rping"), ("fio", "mpicc.mpich")
 ITERATIONS = 200                                                # of perftest; a reader runs 5000
 
 
@@ -53,6 +55,14 @@ def test_options_of_commands_exist(document):
                 assert word.partition("=")[0] in known, f"{document}: {line}"
 
 
+def link_kept(folder):
+    """Link what this checkout keeps to a folder for results: libraries, machine code, and Verilog of cards."""
+    for name in ("ibverbs", "numba", "verilog"):
+        kept = LIBRARY_FOLDER.absolute().with_name(name)
+        kept.mkdir(parents=True, exist_ok=True)
+        (folder / name).symlink_to(kept)
+
+
 class Page:
     """Runs the commands of a page one after the other, as a reader does who waits for each.
 
@@ -63,7 +73,7 @@ class Page:
     def __init__(self, folder):
         self.folder, self.daemon, self.server = folder, None, None
         (folder / "sim_build").mkdir()
-        (folder / "sim_build/ibverbs").symlink_to(LIBRARY_FOLDER.absolute())
+        link_kept(folder / "sim_build")
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         self.environment = os.environ | {"PATH": path, "WEFT_BUILD": str(folder / "sim_build")}
 
@@ -71,7 +81,8 @@ class Page:
         background = line.endswith("&")
         command = line.removesuffix("&").replace(".venv/bin/", "").replace(
             "make ibverbs", f"make --no-print-directory -C '{ROOT}' ibverbs").replace(
-            "PREFIX=", f"PREFIX={self.folder}/").replace("ib_write_bw", f"ib_write_bw -n {ITERATIONS}")
+            "PREFIX=", f"PREFIX={self.folder}/").replace("ib_write_bw", f"ib_write_bw -n {ITERATIONS}").replace(
+            "tb/verify/", f"{ROOT}/tb/verify/")
         if re.match("weft serve", command):
             self._serve(command)
         elif background:
@@ -122,7 +133,7 @@ class Page:
 
 @pytest.mark.parametrize("document", PAGES)
 def test_commands_of_a_page_run(document, tmp_path):
-    for program in ("ib_write_bw", "ibv_rc_pingpong", "rping"):
+    for program in OF_PROGRAMS if document == "docs/programs.md" else OTHERS:
         need(program)
     page = Page(tmp_path)
     try:
@@ -132,3 +143,14 @@ def test_commands_of_a_page_run(document, tmp_path):
                     page.run(line)
     finally:
         page.end()
+
+
+def test_the_registers_of_a_board_are_read_as_on_the_page(tmp_path):
+    """A file takes the place of BAR 2."""
+    [command] = [line for block in blocks(DOCUMENTS["docs/hardware.md"]) for line in block if "python3 -c" in line]
+    _, resource, _ = re.split("('/sys/[^']*')", command)
+    registers = (0x5746_0001, 0x11, 0x7)
+    (tmp_path / "resource2").write_bytes(struct.pack("<3Q", *registers).ljust(4096, b"\0"))
+    command = command.replace(resource, f"'{tmp_path}/resource2'")
+    shown = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert shown.stdout.split() == [hex(word) for word in registers], shown.stderr

@@ -9,10 +9,10 @@ import sys
 import pytest
 
 from weft.driver.ibverbs.build import missing
-from weft.tb.app.serve.environment import LIBRARY_FOLDER
 from weft.tb.sim.flow.system import tools_expected
 from weft.tb.test.system import need
 from weft.tb.test.verify.document.commands import DOCUMENTS, FENCE, ROOT
+from weft.tb.test.verify.document.test_commands import link_kept
 from weft.tb.verify.programs.session import serving
 
 LIMIT_S = 600
@@ -30,6 +30,8 @@ FORMS = {
     "weft conformance --list": "psn",
     "weft sim --backend model --fabric shallow.toml --pmtu 4096 --file file --congestion swift": "PASSED",
     "weft sim --backend model --timeline --file file": "PASSED",
+    "weft verilog --preset test --no-lint --output card.v": "card.v: module weft_card",
+    "weft verilog --preset test --no-lint --board u50 --output u50/card.v": "build.tcl",
     "weft sweep --of fabric fabric=own.toml algorithm=swift,rate-match warmup_rtts=5 measured_rtts=5": "goodput",
     "weft sweep --plan long_paths rtt_us=100 warmup_rtts=2 measured_rtts=2 loss=0 flows=2": "goodput",
     "weft sweep --plan network warmup_rtts=5 measured_rtts=5 flows=2": "goodput",
@@ -39,11 +41,8 @@ SHALLOW, FABRIC = [block for language, block in FENCE.findall(DOCUMENTS["docs/co
 
 @pytest.fixture
 def build(tmp_path):
-    """Return a folder for results, with the libraries and the machine code that this checkout already has."""
-    for name in ("ibverbs", "numba"):
-        kept = LIBRARY_FOLDER.absolute().with_name(name)
-        kept.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).symlink_to(kept)
+    """Return a folder for results, with those that this checkout already has."""
+    link_kept(tmp_path)
     return tmp_path
 
 

@@ -8,7 +8,8 @@ from weft.driver.terms.wc import WC
 from weft.driver.verbs.mr import MR
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.sim.hostile.fuzzed_frames import KINDS, FrameFuzzer
-from weft.tb.verify.fuzz import functional
+from weft.tb.test.verify.bench.command import bench
+from weft.tb.verify.fuzz import figures, functional
 from weft.tb.verify.fuzz.rtl_cases import fuzz_rtl
 
 SEED = drawn_seed(__name__)
@@ -25,8 +26,17 @@ def test_random_frames_do_not_affect_functional_cards():
     assert {f"drop_{name}" for name in SEEN} <= set(outcome.drops), outcome.drops
 
 
-def test_random_frames_do_not_affect_rtl_cards():
-    outcome = fuzz_rtl(RTL)
+def test_random_frames_do_not_affect_rtl_cards(monkeypatch, tmp_path):
+    outcomes = []
+
+    def kept(count, **options):
+        outcomes.append(fuzz_rtl(count, **options))
+        return outcomes[0]
+
+    for name, value in (("RTL", RTL), ("FUNCTIONAL", 100), ("fuzz_rtl", kept)):
+        monkeypatch.setattr(figures, name, value)
+    bench(monkeypatch, tmp_path, "--only", "fuzz")
+    [outcome] = outcomes
     assert outcome["frames"] >= RTL and len(outcome["kinds"]) == len(KINDS)
     assert all({"bad_icrc", "bad_header", "truncated", "length_mismatch"} <= set(drops)
                for drops in outcome["drops"].values()), outcome["drops"]

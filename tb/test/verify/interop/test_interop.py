@@ -1,15 +1,20 @@
 """A short test with a real Linux guest and rxe; ``weft interop`` runs more."""
 
+import contextlib
 import json
 import re
 import time
 
 import pytest
+from typer.testing import CliRunner
 
+from weft.tb.cli import app
 from weft.tb.sim.flow.system import tools_expected
 from weft.tb.test.system import absence, need
-from weft.tb.verify.interop import cases, suite
-from weft.tb.verify.interop.guest import GuestFailed, booted
+from weft.tb.test.verify.document import commands
+from weft.tb.verify.interop import cases, image, suite
+from weft.tb.verify.interop import guest as guests
+from weft.tb.verify.interop.guest import GATEWAY, GuestFailed, booted
 from weft.tb.verify.interop.packages import NoPackage
 
 PROGRAM = "qemu-system-x86_64"
@@ -28,10 +33,41 @@ def guest():
         yield found
 
 
-def test_linux_exchanges_data_with_the_endpoint_and_the_card(guest):
-    printed = []
-    cases.run(guest, cases.cases(short=True), printed.append)
+@pytest.fixture
+def interop(guest, monkeypatch):
+    """Return a function that runs ``weft interop`` with the guest of this module, and returns its lines."""
+    monkeypatch.setattr(guests, "booted", lambda: contextlib.nullcontext(guest))
+
+    def run(*options):
+        done = CliRunner().invoke(app, ["interop", *options])
+        assert done.exit_code == 0, f"{done.output}{done.exception!r}"
+        return done.stdout.splitlines()
+
+    return run
+
+
+def test_linux_exchanges_data_with_the_endpoint_and_the_card(interop):
+    *printed, _ = interop("--short")
     assert len(printed) == 3 and ", 0 frames lost" not in printed[0], printed
+
+
+def test_perftest_in_the_guest_reaches_the_server(interop):
+    printed, _ = interop("--only", "perftest against weft soft-server")
+    assert all(f"{test} " in printed for test in cases.TESTS)
+
+
+def test_the_guest_is_set_up_as_on_the_page(interop):
+    """The commands for a guest of the page are in the first script of the guest, but for the program."""
+    [block] = [lines for lines in commands.blocks(commands.DOCUMENTS["docs/software.md"])
+               if lines[0].startswith("ip addr add 10.0.0.11/24 dev eth0")]
+    script = image.INIT.read_text()
+    assert all(re.search(rf"^{re.escape(line)}", script, re.MULTILINE) for line in block[:-1])
+    assert block[-1].endswith(GATEWAY) and block[-1].split()[0] in cases.TESTS
+
+
+def test_an_unknown_case_is_refused(interop):
+    refused = CliRunner().invoke(app, ["interop", "--only", "nothing"])
+    assert refused.exit_code == 2 and "perftest against weft soft-server" in refused.output
 
 
 def test_suite_runs_on_rxe_and_its_deviations_are_named(guest, monkeypatch, tmp_path):

@@ -6,6 +6,8 @@ import pytest
 
 from weft.hdl.contract import pci
 from weft.hdl.contract.params import preset
+from weft.tb.test.verify.document.commands import DOCUMENTS, blocks
+from weft.tb.verify.linux.guest_programs import LSPCI
 from weft.tb.verify.linux.lspci import unexpected
 
 FUNCTION = pci.card_function(preset("test"))
@@ -63,3 +65,8 @@ def test_each_difference_is_reported(changes, problem):
 def test_another_description_is_not_accepted():
     for changes in ({"msix_vectors": 4}, {"extended_tags": False}, {"max_payload_bytes": 512}, {"device_id": 1}):
         assert unexpected(found(), dataclasses.replace(FUNCTION, **changes))
+
+
+def test_the_guest_runs_the_command_of_the_page():
+    lines = [line for block in blocks(DOCUMENTS["docs/hardware.md"]) for line in block]
+    assert [line for line in lines if line.startswith("lspci")] == [" ".join(LSPCI)]
