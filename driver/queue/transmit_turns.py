@@ -43,7 +43,8 @@ class TransmitTurns:
 
     While the card has enough work, new work waits, so that one doorbell announces many descriptors. An idle card gets
     all available work; a busy one gets at most twice ``enough_bytes``, so that later work, of another QP or at the
-    front of this QP's queue, does not wait for everything that could be sent now.
+    front of this QP's queue, does not wait for everything that could be sent now. Of a QP with bulk data it gets no
+    more than makes ``enough_bytes``: requests for the next messages do not gather behind that data.
 
     Parameters
     ----------
@@ -152,7 +153,8 @@ class TransmitTurns:
             self._repeat()
         if self._turn and self._in_card < self.enough_bytes:
             send = self.rings[Ring.SEND]
-            most = 2 * self.enough_bytes if self._in_card else math.inf
+            ahead = 1 if self._turn[0].sender.bulk else 2
+            most = ahead * self.enough_bytes if self._in_card else math.inf
             while self._turn and send.space >= ENTRIES_MAX and self._in_card < most:
                 qp = self._turn[0]
                 try:

@@ -111,11 +111,12 @@ class SendQueue:
 
     @property
     def has_work(self):
-        if not self.chunks:
-            if not self.waiting:
-                return False
-            self._cut()
-        return bool(self.chunks) and self.sent_psn < self._end
+        return bool(self.chunks or self.waiting and self.refused is None) and self.sent_psn < self._end
+
+    @property
+    def bulk(self):
+        """True if bulk data, which later requests and grants overtake, is at the end of the queue."""
+        return bool(self.waiting) and self.waiting[-1].bulk
 
     @property
     def _end(self):

@@ -127,6 +127,10 @@ class Sender:
     def has_work(self):
         return self.queue.has_work
 
+    @property
+    def bulk(self):
+        return self.queue.bulk
+
     def next_work(self, entries=1, most_bytes=1):
         """Return a list of :class:`~weft.driver.protocol.segment.Work` for the SEND ring. See :meth:`SendQueue.next`.
         """

@@ -54,7 +54,7 @@ class FakeQP:
     def contain(method, *arguments):
         method(*arguments)
 
-    has_work = property(lambda self: self.left > 0)
+    has_work, bulk = property(lambda self: self.left > 0), False
     has_retransmission = property(lambda self: self.again > 0)
 
     def next_work(self, entries, most_bytes):
@@ -113,6 +113,23 @@ def test_bytes_are_shared_equally_for_any_descriptors(depth):
     sent = [qp.sent for qp in qps]
     assert max(sent) - min(sent) <= 2 * (QUANTUM_BYTES + 65_536) + 2 * ENOUGH, sent
     assert min(sent) > 4 * QUANTUM_BYTES
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+def test_a_busy_card_gets_less_of_bulk_data(bulk):
+    """A card with less than enough work gets twice as much; of a QP with bulk data, no more than one descriptor more."""
+    card = Card([qp := FakeQP(10_000, left=3)], seeded())
+    qp.bulk = bulk
+    card.turns.offer(qp)
+    card.turns.fill()
+    qp.left = 1000
+    card.turns.offer(qp)
+    card.turns.fill()
+    ring = card.rings[Ring.SEND]
+    assert len(ring.pushed) == (10 if bulk else 20)
+    card.turns.advance(SimpleNamespace(nic_tx_cons=0, retransmit_cons=0, send_cons=len(ring.pushed)), 0)
+    card.turns.fill()
+    assert ring.space < ENTRIES_MAX, "an idle card gets all"
 
 
 def test_tiny_descriptors_are_charged_for_their_headers():
