@@ -13,6 +13,7 @@ from weft.tb.cli import app
 from weft.tb.cli.soft import IP, MAC
 from weft.tb.test.app.serve.conftest import needs_namespaces
 from weft.tb.test.driver.soft.test_tap import interface
+from weft.tb.test.interrupts import watch_interrupts
 from weft.tb.test.verify.document.commands import DOCUMENTS, blocks
 from weft.tb.verify.programs.namespaces import namespaces
 
@@ -28,8 +29,9 @@ def test_a_software_host_needs_a_port_for_its_frames():
 
 @contextlib.contextmanager
 def started(command):
-    """Start a server with its own process group; interrupt it at the end."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    """Start a server with its own process group, which is interrupted at the end of the block."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True,
+                               preexec_fn=watch_interrupts)
     try:
         yield process
     finally:

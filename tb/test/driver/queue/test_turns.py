@@ -117,7 +117,7 @@ def test_bytes_are_shared_equally_for_any_descriptors(depth):
 
 @pytest.mark.parametrize("bulk", [False, True])
 def test_a_busy_card_gets_less_of_bulk_data(bulk):
-    """A card with less than enough work gets twice as much; of a QP with bulk data, no more than one descriptor more."""
+    """A card with less than enough work gets twice as much; of bulk data, no more than one descriptor more."""
     card = Card([qp := FakeQP(10_000, left=3)], seeded())
     qp.bulk = bulk
     card.turns.offer(qp)
