@@ -26,7 +26,8 @@ FORMS = {
     "synth": ([(synth, "card_text", lambda params: DESIGN), (place, "REFERENCE", "half"), (place, "TRIES", ((1, 4),))],
               {"weft synth --preset basic --preset full": "report ",
                "weft synth --preset basic --only half --depth 3 --paths 10": "half.add ",
-               "weft synth --preset basic --place --only half": "1.00 "}),
+               "weft synth --preset basic --place --only half": "1.00 ",
+               "weft bench --only synth": "synth_worst_path_ns"}),
 }
 
 

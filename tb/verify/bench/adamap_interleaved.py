@@ -69,9 +69,9 @@ def card_params(card):
 class RecoveringQp:
     """QP with a list of nodes and the retransmissions for it."""
 
-    def __init__(self, case, qpn, generation, rng):
+    def __init__(self, case, matches, qpn, generation, rng):
         self.qpn, self.generation = qpn, generation
-        count = -(-MATCHES // case.qps)
+        count = -(-matches // case.qps)
         lost = batches(case.workload, count, rng)
         self.nodes = nodes_of(lost, qpn, generation)
         self.psns = [FIRST_PSN + at for batch in lost for at in batch][:count]
@@ -95,10 +95,10 @@ def place(qps, rng):
     return blocks
 
 
-async def run_case(subsystem, blocks, case, generation, rng):
-    """Send all retransmissions of a case; return the fraction that did not wait."""
+async def run_case(subsystem, blocks, case, matches, generation, rng):
+    """Send ``matches`` retransmissions; return the fraction that did not wait."""
     subsystem.cache(case.depth)
-    qps = [RecoveringQp(case, qpn, generation, rng) for qpn in range(case.qps)]
+    qps = [RecoveringQp(case, matches, qpn, generation, rng) for qpn in range(case.qps)]
     blocks.clear()
     blocks |= place(qps, rng)
     for qp in qps:
@@ -130,7 +130,8 @@ async def stalls(dut):
     figures, cases = {}, [Case(**case) for case in settings["cases"]]
     for number, case in enumerate(cases):
         report_progress(settings["progress"], case.name, number, len(cases))
-        figures[case.name] = await run_case(subsystem, blocks, case, 1 + number % 255, random.Random(bench_seed()))
+        figures[case.name] = await run_case(subsystem, blocks, case, settings["matches"], 1 + number % 255,
+                                            random.Random(bench_seed()))
     leave(figures)
 
 
@@ -140,7 +141,7 @@ def measure(progress, cases=CASES, sim="verilator"):
     for card in {case.card: None for case in cases}:
         mine = [asdict(case) for case in cases if case.card == card]
         figures |= run_bench(WithQpTable(Adamap(card_params(card))), name=f"adamap_interleaved_{card}", cases=__file__,
-                             settings={"cases": mine, "progress": str(progress)}, sim=sim, seed=1, optimize="run",
-                             timeout_s=1800)
+                             settings={"cases": mine, "matches": MATCHES, "progress": str(progress)}, sim=sim,
+                             seed=1, optimize="run", timeout_s=1800)
     return [Row(case.name, "of matches", figures[case.name], conditions=case.conditions,
                 at_least=BAR if case.card == "test" and case.qps > 1 and case.depth == 4 else None) for case in cases]

@@ -14,7 +14,7 @@ from weft.hdl.contract import abi
 from weft.hdl.contract.params import preset
 from weft.tb.sim.block.adamap.prepared_lists import now
 from weft.tb.sim.block.adamap.with_qp_table import WithQpTable
-from weft.tb.sim.flow.bench import leave, run_bench
+from weft.tb.sim.flow.bench import given, leave, run_bench
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.stream.clock import start_clock
 from weft.tb.verify.bench.light_subsystem import LightSubsystem
@@ -71,15 +71,16 @@ async def matches(dut):
     figures, generation = {}, 0
     for qps in QPS:
         figures[qps] = {"latencies": [], "intervals": []}
-        for encoding in HOLES:
+        for encoding in map(abi.Encoding, given()["encodings"]):
             generation += 1
             await run_case(subsystem, lists, encoding, qps, generation, figures[qps])
     leave(figures)
 
 
-def measure(_progress=None, sim="verilator"):
+def measure(_progress=None, sim="verilator", encodings=tuple(HOLES)):
     """Return the rows: the worst packet, by number of QPs."""
-    figures = run_bench(WithQpTable(Adamap(PARAMS)), name="adamap_match_window", cases=__file__, sim=sim, seed=1)
+    figures = run_bench(WithQpTable(Adamap(PARAMS)), name="adamap_match_window", cases=__file__, sim=sim, seed=1,
+                        settings={"encodings": encodings})
     rows = []
     for qps, found in figures.items():
         of = f"{qps} QPs in turn" if qps != "1" else "1 QP"

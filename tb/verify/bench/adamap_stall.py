@@ -53,8 +53,8 @@ BAR = 0.999
 class Scenario:
     """List of nodes and the retransmissions for it."""
 
-    def __init__(self, workload, builder, generation, rng):
-        self.batches, self.generation = batches(workload, MATCHES[workload], rng), generation
+    def __init__(self, workload, matches, builder, generation, rng):
+        self.batches, self.generation = batches(workload, matches, rng), generation
         self.nodes = nodes_of(self.batches, 0, generation, builder)
 
     @property
@@ -102,7 +102,8 @@ async def stalls(dut):
     settings, figures = given(), {}
     for k, (workload, depth, speed, builder) in enumerate(settings["cases"]):
         report_progress(settings["progress"], f"{workload} n={depth}{speed}{builder}", k, len(settings["cases"]))
-        scenario, latency = Scenario(workload, builder, (k + 1) % 256, random.Random(7)), LATENCIES[speed]
+        scenario, latency = Scenario(workload, settings["matches"][workload], builder, (k + 1) % 256,
+                                     random.Random(7)), LATENCIES[speed]
         subsystem.cache(depth)
         figures[f"{workload}_n{depth}{speed}{builder}"] = await run_scenario(subsystem, scenario)
         figures[f"{workload}{builder} holes"] = scenario.holes_per_node
@@ -134,7 +135,8 @@ def measure(progress, *, cases=None, sim="verilator"):
     """Return the rows and print a table: one QP, then several."""
     cases = cases or [(w, n, s, b) for b in BUILDERS for s in LATENCIES for w in MATCHES for n in DEPTHS]
     figures = run_bench(WithQpTable(Adamap(PARAMS)), name="adamap_stall", cases=__file__, sim=sim, seed=1,
-                        optimize="run", settings={"cases": cases, "progress": str(progress)}, timeout_s=1800)
+                        optimize="run", settings={"cases": cases, "matches": MATCHES, "progress": str(progress)},
+                        timeout_s=1800)
     show(figures)
     rows = [Row(f"adamap_unstalled_fraction_{w}_n{n}{s}{b}", "of matches", figures[f"{w}_n{n}{s}{b}"],
                 at_least=BAR if (n, s, b) == (4, "", "") else None, conditions=conditions(w, s, b))

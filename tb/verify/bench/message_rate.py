@@ -81,10 +81,10 @@ class MessageLab(Lab):
         for traffic in self.traffic.values():
             traffic.clear()
 
-    async def large(self):
-        """Transfer a file in large messages over several QPs."""
+    async def large(self, per_qp):
+        """Transfer a file in ``per_qp`` large messages on each of several QPs."""
         self.report_progress("large messages")
-        length = LARGE_BYTES * LARGE_QPS * LARGE_PER_QP
+        length = LARGE_BYTES * LARGE_QPS * per_qp
         ends = await self.open_endpoints(length, 4096, LARGE_WINDOW, LARGE_QPS)
         data = os.urandom(length)
         ends["a"].mr.write(data)
@@ -93,7 +93,7 @@ class MessageLab(Lab):
             bridge(lambda: send_file(ends["a"], ends["b"].offer, message_bytes=LARGE_BYTES, timeout_ns=SILENCE_NS))(),
             bridge(lambda: receive_file(ends["b"], timeout_ns=SILENCE_NS))())
         assert ends["b"].mr.read(length, 0) == data, "the bytes received differ"
-        assert sent["messages"] == LARGE_QPS * LARGE_PER_QP
+        assert sent["messages"] == LARGE_QPS * per_qp
         self.figures["large"] = self.count(sent["messages"]) | {"gbps": 8 * length / sent["nanoseconds"]}
         await self.close_endpoints(ends)
 
@@ -132,13 +132,13 @@ async def messages(dut):
         bench.ring_log2[side] = log2
     async with bench:
         if settings["large"]:
-            await bench.large()
+            await bench.large(settings["large"])
         for stream in settings["streams"]:
             await bench.stream(Transfer(**stream))
 
 
-def run_messages(streams=STREAMS, *, large=True, deep=False, straddle=False, ring_log2=(8, 8), progress):
-    """Run the bench; return its figures: ``"large"`` if selected, and those of each stream by name.
+def run_messages(streams=STREAMS, *, large=LARGE_PER_QP, deep=False, straddle=False, ring_log2=(8, 8), progress):
+    """Run the bench; return its figures: ``"large"`` if a QP has large messages, and those of each stream by name.
 
     Cards of ``deep`` read as far ahead as the real sizes; ``ring_log2`` has the rings' depths of A and B.
     """
@@ -151,7 +151,7 @@ def run_messages(streams=STREAMS, *, large=True, deep=False, straddle=False, rin
 def measure(progress):
     figures = run_messages(progress=progress)
     for streams in (DEEP_STREAMS, STRADDLE_STREAMS):
-        figures |= run_messages(streams, large=False, deep=True, straddle=streams is STRADDLE_STREAMS,
+        figures |= run_messages(streams, large=0, deep=True, straddle=streams is STRADDLE_STREAMS,
                                 ring_log2=(DEEP_LOG2, DEEP_LOG2), progress=progress)
     large, both = figures["large"], figures["small"]
     of_large = f"messages of {LARGE_BYTES >> 10} KiB one way on {LARGE_QPS} QPs, {LARGE_WINDOW} in flight on each; "

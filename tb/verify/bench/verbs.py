@@ -34,8 +34,8 @@ OPCODES = {"write": WROpcode.RDMA_WRITE, "send": WROpcode.SEND, "read": WROpcode
 class VerbsLab(Lab):
     """Two cards with one QP each; only the current operation may write the memory."""
 
-    async def stream(self, name):
-        """Transfer all messages of one kind."""
+    async def stream(self, name, messages):
+        """Transfer ``messages`` messages of one kind."""
         self.report_progress(name)
         self.ends = {side: await self.call(Host, self.contexts[side], OBJECTS) for side in SIDES}
         for side, peer in PEER.items():
@@ -45,17 +45,18 @@ class VerbsLab(Lab):
         source, target = ("b", "a") if name == "read" else ("a", "b")
         self.ends[source].mr.write(data)
         self.done = False
-        await self.gather(partial(self._ask, OPCODES[name]), partial(self._answer, OPCODES[name]))
+        await self.gather(partial(self._ask, OPCODES[name], messages),
+                          partial(self._answer, OPCODES[name], messages))
         assert self.ends[target].mr.read(len(data), 0) == data, "the bytes received differ"
         await self.close_endpoints(self.ends)
 
-    def _ask(self, opcode):
+    def _ask(self, opcode, messages):
         """Keep as many requests as possible outstanding."""
         end, device, peer = self.ends["a"], self.contexts["a"].device, self.ends["b"].mr
         posted, times = 0, []
         try:
-            while len(times) < MESSAGES:
-                while posted < MESSAGES and posted - len(times) < WINDOW:
+            while len(times) < messages:
+                while posted < messages and posted - len(times) < WINDOW:
                     at = posted % WINDOW * MESSAGE_BYTES
                     end.qp.post_send(SendWR(posted, opcode, sg=[end.sge(at, MESSAGE_BYTES)], rkey=peer.rkey,
                                             remote_addr=peer.buf + at, send_flags=SendFlags.SIGNALED))
@@ -65,14 +66,14 @@ class VerbsLab(Lab):
                     times.append(device.now_ns())
         finally:
             self.done = True
-        self.figures[str(opcode.name)] = 8 * MESSAGE_BYTES * (MESSAGES - SKIPPED) / (times[-1] - times[SKIPPED - 1])
+        self.figures[str(opcode.name)] = 8 * MESSAGE_BYTES * (messages - SKIPPED) / (times[-1] - times[SKIPPED - 1])
 
-    def _answer(self, opcode):
+    def _answer(self, opcode, messages):
         """Post receives for sends, and serve the driver."""
         context, end = self.contexts["b"], self.ends["b"]
         posted = 0
         while not self.done:
-            while opcode is WROpcode.SEND and posted < MESSAGES and end.qp.engine.receives < WINDOW:
+            while opcode is WROpcode.SEND and posted < messages and end.qp.engine.receives < WINDOW:
                 end.recv(posted % WINDOW * MESSAGE_BYTES, MESSAGE_BYTES, wr_id=posted)
                 posted += 1
             for wc in end.cq.poll(WINDOW)[1]:
@@ -83,14 +84,15 @@ class VerbsLab(Lab):
 
 @cocotb.test()
 async def operations(dut):
-    async with VerbsLab(dut, given()) as lab:
+    settings = given()
+    async with VerbsLab(dut, settings) as lab:
         for name in OPCODES:
-            await lab.stream(name)
+            await lab.stream(name, settings["messages"])
 
 
 def run_operations(*, progress):
     """Return the payload rates by name of the opcode."""
-    return run_cards(preset(PRESET), __file__, {"progress": str(progress)}, seed=1)
+    return run_cards(preset(PRESET), __file__, {"progress": str(progress), "messages": MESSAGES}, seed=1)
 
 
 def measure(progress):

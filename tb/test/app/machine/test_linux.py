@@ -12,10 +12,12 @@ from typer.testing import CliRunner
 
 from weft.tb.cli import app
 from weft.tb.sim.flow.system import tools_expected
+from weft.tb.test.verify.bench.command import bench
 from weft.tb.verify.interop.image import NoImage
 from weft.tb.verify.interop.packages import NoPackage
 from weft.tb.verify.linux import run
 from weft.tb.verify.linux.cases import RTL, SHORT
+from weft.tb.verify.linux.figures import MEASURED
 from weft.tb.verify.linux.image import kernel_and_initrd, qemu
 
 LIMIT_S = 1500      # with the packages, which are fetched once
@@ -58,3 +60,11 @@ def test_a_linux_guest_drives_the_card(options, monkeypatch, tmp_path, capfd):
         assert [row["case"] for row in json.loads(run.REPORT.read_text())] == [case.name for case in RTL]
     else:
         assert done.stdout.count(" passed ") == len(done.stdout.splitlines()) == len(SHORT) == 12
+
+
+@pytest.mark.usefixtures("images")
+def test_figures_of_a_guest(monkeypatch, tmp_path):
+    with limit(LIMIT_S):
+        rows = bench(monkeypatch, tmp_path, "--only", "linux")
+    assert {row["name"] for row in rows} == {"linux_boot", *(name for _, name, _ in MEASURED)}
+    assert all(row["value"] > 0 for row in rows)

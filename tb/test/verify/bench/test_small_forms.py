@@ -1,36 +1,47 @@
-"""Tests of benchmarks by the command line: those without RTL in a small form, of all others the call.
+"""Tests of benchmarks by the command line, in a small form.
 
 Limits of figures hold at full size only; here a figure is measured, and stored with its command.
 """
 
-import importlib
+from dataclasses import replace
 from functools import partial
 
 import pytest
 
+from weft.hdl.contract import abi
 from weft.model.wan import result
-from weft.tb.sim.flow import figures
 from weft.tb.test.app.serve.conftest import needs_namespaces
 from weft.tb.test.model.ready import compile_once
 from weft.tb.test.system import need
 from weft.tb.test.verify.bench.command import bench
 from weft.tb.test.verify.soak.test_soak import pretended
 from weft.tb.verify.bench import (
+    adamap_interleaved,
+    adamap_match,
+    adamap_match_window,
+    adamap_stall,
+    driver_cost,
+    fairness,
+    message_rate,
     model_card,
     network,
     ns3,
+    overload,
+    serve_accuracy,
     serve_speed,
     small_pools,
     soft,
+    verbs,
     wide_area,
     wide_area_long,
 )
 from weft.tb.verify.bench import run as run_bench
-from weft.tb.verify.bench.benchmark import BENCHMARKS, HERE
+from weft.tb.verify.bench.benchmark import BENCHMARKS
 from weft.tb.verify.linux import hostile as hostile_machines
 from weft.tb.verify.programs import figures as served
 from weft.tb.verify.programs.namespaces import namespaces
-from weft.tb.verify.soak import campaign, report
+from weft.tb.verify.soak import campaign, pcie_faults, report
+from weft.tb.verify.soak.plan import TURNS
 
 __all__ = ["needs_namespaces"]      # a fixture
 
@@ -38,6 +49,11 @@ KIB = 1 << 10
 SHORT = wide_area.BASE.with_(rtt_ms=0.1, warmup_rtts=2, measured_rtts=4)
 PAIR = network.SHORT.with_(warmup_rtts=10, measured_rtts=10)
 NS3 = "#!/bin/sh\nawk -v sent=$1 -v loss=$5 'BEGIN { print 0.5, int(sent * (1 - loss)) }'\n"
+
+
+def short(stream):
+    """Return a stream of small messages with a tenth of them."""
+    return replace(stream, payload=stream.payload // 10, window=stream.window // 10)
 
 
 def forwarder(folder):
@@ -77,6 +93,29 @@ OF_PROGRAMS = {
     "serve-speed": [(serve_speed, "RUNS", 1), (serve_speed, "REGIONS", 100), (serve_speed, "SIZE", ("-n", "200")),
                     (serve_speed, "SMALL", ("-s", "64", "-n", "2000")),
                     (serve_speed, "LATENCY", ("-s", "8", "-n", "200"))],
+    "serve-accuracy": [(serve_accuracy, "BANDWIDTH", ("-n", "8")), (serve_accuracy, "BRIEF", ("-n", "6")),
+                       (serve_accuracy, "LATENCY", ("-n", "5", "-s", "64")), (verbs, "MESSAGES", 10)],
+}
+FEW = overload.Load("few", messages=640, window=400)
+OF_GATEWARE = {
+    "adamap-match": [(adamap_match.measure, "__defaults__", (("list_1", "bitmap_1"), "icarus")),
+                     (adamap_match_window.measure, "__defaults__", (None, "icarus", (abi.Encoding.LIST,)))],
+    "adamap-stall": [(adamap_stall, "MATCHES", {"batched": 60}), (adamap_interleaved, "MATCHES", 60),
+                     (adamap_stall.measure.__kwdefaults__, "cases", [("batched", 4, "", "")]),
+                     (adamap_stall.measure.__kwdefaults__, "sim", "icarus"),
+                     (adamap_interleaved.measure, "__defaults__", (adamap_interleaved.CASES[:1], None))],
+    "message-rate": [(message_rate.run_messages, "__defaults__", ((short(message_rate.STREAMS[0]),),)),
+                     (message_rate.run_messages.__kwdefaults__, "large", 1),
+                     *((message_rate, name, tuple(map(short, getattr(message_rate, name))))
+                       for name in ("DEEP_STREAMS", "STRADDLE_STREAMS")),
+                     (message_rate, "DEEP", {}), (overload, "DEEP", {}),
+                     (overload, "LOADS", {"slow_host": (overload.RING_LOG2, (
+                         replace(FEW, name="slow_host", held=overload.HELD),
+                         replace(FEW, name="slow_host_8qps", qps=8, held=overload.HELD)))})],
+    "pcie-faults": [(pcie_faults, "FAULTS", 200), (pcie_faults, "RUNS", 1), (pcie_faults, "CARD_CYCLES", 20_000),
+                    (pcie_faults, "CARD_RUNS", (("PCIe faults",),)), (pcie_faults, "BUSY", TURNS.index("test"))],
+    "verbs": [(verbs, "MESSAGES", 10), (driver_cost, "CHAINS", driver_cost.WARM + 1), (fairness, "BEGIN_NS", 50_000),
+              (fairness.Contest.__init__.__kwdefaults__, "measured_ns", 100_000)],
 }
 
 
@@ -112,6 +151,13 @@ def test_small_form_with_programs(name, measured, needs_namespaces):
     assert rows and {row["command"] for row in rows} == {f"weft bench --only {name}"}
 
 
+@pytest.mark.parametrize("name", OF_GATEWARE)
+def test_small_form_of_gateware(name, measured):
+    """Cards read no further ahead than those of other tests, which share their simulators."""
+    rows = measured(["--only", name], OF_GATEWARE[name])
+    assert rows and {row["command"] for row in rows} == {f"weft bench --only {name}"}
+
+
 def test_without_a_name_all_benchmarks_run(measured):
     names = ("pool", "soft")
     found = measured([], [(run_bench, "BENCHMARKS", {name: BENCHMARKS[name] for name in names}),
@@ -124,15 +170,3 @@ def test_short_benchmarks_run_in_full_size(name, within, monkeypatch, tmp_path):
     """The limits of the last two depend on this machine."""
     rows = bench(monkeypatch, tmp_path, "--only", name, within=within)
     assert rows and {row["command"] for row in rows} == {f"weft bench --only {name}"}
-
-
-@pytest.mark.parametrize("name", BENCHMARKS)
-def test_the_command_line_runs_the_function_of_a_benchmark(name, measured):
-    benchmark = BENCHMARKS[name]
-    module = importlib.import_module(f"weft.tb.{benchmark.module}" if "." in benchmark.module else
-                                     f"{HERE}.{benchmark.module}")
-    seen = []
-    rows = measured(["--only", name], [(module, benchmark.function, lambda progress: seen.append(progress) or [
-        figures.Row("seen", "", 1)])])
-    assert seen == [run_bench.PROGRESS]
-    assert [(row["name"], row["command"]) for row in rows] == [("seen", f"weft bench --only {name}")]

@@ -1,8 +1,7 @@
 """Test of each command that a page or ``make help`` names, by its key (see :mod:`commands`).
 
 A value is the test that runs the command or a smaller form of it, as ``FILE::TEST`` below ``tb/test``, with the file
-that holds the command if it is another one. The test of a benchmark that takes minutes may be that of its command line,
-:data:`DISPATCH`, with tests of its work.
+that holds the command if it is another one.
 """
 
 PAGE = "verify/document/test_commands.py::test_commands_of_a_page_run"
@@ -11,7 +10,6 @@ LONG = "cli/test_long_commands.py::test_small_form"
 SMALL = "verify/document/test_small_commands.py::test_small_form"
 TARGET = "cli/test_make.py::test_a_target_runs_commands_with_a_test"
 BENCH = "verify/bench/test_small_forms.py::test_small_form"
-DISPATCH = "verify/bench/test_small_forms.py::test_the_command_line_runs_the_function_of_a_benchmark"
 PERFTEST = "app/perf/test_perf.py::test_every_command_prints_the_table_of_perftest, tb/cli/perf.py"
 GUEST = "app/machine/test_linux.py::test_a_linux_guest_drives_the_card"
 GUEST_SERVES = f"{GUEST}, tb/verify/linux/served_cases.py"
@@ -19,11 +17,6 @@ INTEROP = "verify/interop/test_interop.py::test_linux_exchanges_data_with_the_en
 SUITE = "verify/conformance/test_suite.py::test_some_cases_pass_on_every_back_end"
 CI = "cli/test_ci.py::test_lint_documentation_and_all_tests_run"
 TIERS = "cli/test_ci.py::test_each_tier_has_its_tests"
-
-
-def _parts(*tests):
-    """Return the tests of a benchmark of which the command line and parts of the work are tested."""
-    return f"{DISPATCH} for the command line, {', '.join(tests)} for the work"
 
 
 WEFT = {
@@ -93,8 +86,6 @@ WEFT = {
 BENCHES = {
     **dict.fromkeys(("linux-hostile", "model", "model-completion", "model-driver", "model-ns3", "model-wraps",
                      "network", "pool", "soak", "soft"), BENCH),
-    "adamap-match": _parts("hdl/adamap/test_matcher.py::test_headers_and_nodes_agree_with_the_model"),
-    "adamap-stall": _parts("hdl/adamap/test_recovery.py::test_recovery_agrees_with_the_model"),
     **dict.fromkeys(("adamap-memory", "card-bytes"), "verify/bench/test_adamap_figures.py::"
                     "test_subsystem_memory_is_within_its_limit_and_as_in_the_model"),
     "churn": "verify/churn/test_churn.py::test_node_churn_in_the_rtl",
@@ -103,14 +94,12 @@ BENCHES = {
     **dict.fromkeys(("latency", "model-card", "simulation"),
                     "verify/bench/test_small_forms.py::test_short_benchmarks_run_in_full_size"),
     "line-rate": "verify/bench/test_line_rate.py::test_both_directions_at_once_run_at_line_rate",
-    "linux": _parts(GUEST),
-    "message-rate": _parts("verify/bench/test_line_rate.py::test_acknowledgements_between_small_writes_block_nothing"),
-    "pcie-faults": _parts("hdl/pcie/test_faults.py::test_misbehaving_host_breaks_nothing"),
-    **dict.fromkeys(("serve", "serve-speed"),
+    **dict.fromkeys(("serve", "serve-accuracy", "serve-speed"),
                     "verify/bench/test_small_forms.py::test_small_form_with_programs"),
-    "serve-accuracy": _parts("app/serve/test_simulated_time.py::test_program_measures_simulated_time"),
-    "synth": _parts("sim/synth/test_synth.py::test_figures_of_synthesis"),
-    "verbs": _parts("verify/bench/test_fairness.py::test_messages_of_all_sizes_get_the_same_share"),
+    **dict.fromkeys(("adamap-match", "adamap-stall", "message-rate", "pcie-faults", "verbs"),
+                    "verify/bench/test_small_forms.py::test_small_form_of_gateware"),
+    "linux": "app/machine/test_linux.py::test_figures_of_a_guest",
+    "synth": LONG,
 }
 TARGETS = {
     **dict.fromkeys(("bench", "conformance", "coverage", "docs", "formal", "interop", "linux", "lint", "mutants",
