@@ -31,7 +31,7 @@ from weft.tb.verify.programs.programs import PASSED, TABLE, missing_packages, on
 from weft.tb.verify.programs.raw_client import PAGE, VA, Disconnected, RawEnd, Rejected, Ring, address_of
 from weft.tb.verify.programs.session import serving
 
-PORT, REQUESTS, IDLE_S, CORE, END_S = 23900, 600, 1, 0.05, 60
+PORT, REQUESTS, ROUNDS_MAX, IDLE_S, CORE, END_S = 23900, 600, 20, 1, 0.05, 60
 REGIONS, HELD, CALLS_REG, CALLS_DEREG = 200, 16, 115, 68
 FLUSHED = 500      # more than the thread flushes at once
 CHOSEN = ("ibv_rc_pingpong", "ibv_rc_pingpong -c -e", "ibv_srq_pingpong", "ib_write_bw -q 4", "ib_send_bw -e",
@@ -94,11 +94,18 @@ def test_idle_programs_take_no_processor(session):
 
 @pytest.mark.parametrize("kind", [oracle, datagram_oracle], ids=["rc", "ud"])
 def test_random_programs_see_the_same_on_functional_cards(kind):
-    seed = drawn_seed()
-    print("again:", kind.COMMAND.format(count=REQUESTS, seed=seed))
-    statuses, executed, differences = oracle.check(REQUESTS, seed, kind.some_program)
-    assert not differences, differences
-    assert executed >= REQUESTS and {"SUCCESS", "WR_FLUSH_ERR"} < set(statuses)
+    """Rounds go on until requests succeeded, were flushed, and failed otherwise."""
+    first, seen = drawn_seed(), set()
+    for seed in range(first, first + ROUNDS_MAX):
+        print("again:", kind.COMMAND.format(count=REQUESTS, seed=seed))
+        statuses, executed, differences = oracle.check(REQUESTS, seed, kind.some_program)
+        assert not differences, differences
+        assert executed >= REQUESTS
+        seen |= set(statuses)
+        if {"SUCCESS", "WR_FLUSH_ERR"} < seen:
+            break
+    else:
+        raise AssertionError(f"only {seen} in {ROUNDS_MAX} rounds")
 
 
 def test_the_oracle_notices_a_difference(monkeypatch):
