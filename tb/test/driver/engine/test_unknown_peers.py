@@ -126,7 +126,7 @@ def test_driver_drops_control_frames_of_unknown_peers(frame, monkeypatch):
     """No card passes such a frame on; the driver checks nevertheless."""
     scene = Scene()
     path = scene.pair.devices[0].card.receive_path
-    monkeypatch.setattr(path, "_live", lambda header, generation: True)
+    monkeypatch.setattr(path, "_live", lambda header, index, generation: True)
     before = scene.state(0)
     frame(scene, UNKNOWN_PEER)
     assert scene.state(0) == before
