@@ -24,6 +24,7 @@ from weft.tb.verify.programs.hostile import Held, clean, settle
 from weft.tb.verify.programs.local import BACKENDS, local_daemon
 from weft.tb.verify.programs.namespaces import ADDRESSES, NoNamespaces, namespaces
 
+COMMAND = ".venv/bin/python -m weft.tb.verify.programs.kills {count} {seed}"
 FIRST_PORT, PORTS, LIMIT_S = 21000, 8000, 120
 SOON_S, LATE_S = 0.06, 0.4      # largest delay of a kill: during set-up of a program, or later
 NOBODY = 65534

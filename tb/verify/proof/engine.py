@@ -51,7 +51,7 @@ def prove(spec, *, only=None, keep=True):
         joint = joint_step = bits = None    # results of the joint proofs; folder of the bits
         for k, prop in wanted.items():
             if keep and (kept := _kept(where, k, prop)).exists():
-                yield Result(**json.loads(kept.read_text()))
+                yield Result(**json.loads(kept.read_text()) | {"property": prop.name})     # it may have a new name
                 continue
             bits = bits or _bits(where, spec, text, only and wanted, allies, inductive)
             if k in allies:
