@@ -94,7 +94,7 @@ OF_PROGRAMS = {
                     (serve_speed, "SMALL", ("-s", "64", "-n", "2000")),
                     (serve_speed, "LATENCY", ("-s", "8", "-n", "200"))],
     "serve-accuracy": [(serve_accuracy, "BANDWIDTH", ("-n", "8")), (serve_accuracy, "BRIEF", ("-n", "6")),
-                       (serve_accuracy, "LATENCY", ("-n", "5", "-s", "64")), (verbs, "MESSAGES", 10)],
+                       (serve_accuracy, "LATENCY", ("-n", "5", "-s", "64")), (verbs, "MESSAGES", verbs.WINDOW)],
 }
 FEW = overload.Load("few", messages=640, window=400)
 OF_GATEWARE = {
@@ -114,8 +114,8 @@ OF_GATEWARE = {
                          replace(FEW, name="slow_host_8qps", qps=8, held=overload.HELD)))})],
     "pcie-faults": [(pcie_faults, "FAULTS", 200), (pcie_faults, "RUNS", 1), (pcie_faults, "CARD_CYCLES", 20_000),
                     (pcie_faults, "CARD_RUNS", (("PCIe faults",),)), (pcie_faults, "BUSY", TURNS.index("test"))],
-    "verbs": [(verbs, "MESSAGES", 10), (driver_cost, "CHAINS", driver_cost.WARM + 1), (fairness, "BEGIN_NS", 50_000),
-              (fairness.Contest.__init__.__kwdefaults__, "measured_ns", 100_000)],
+    "verbs": [(verbs, "MESSAGES", verbs.WINDOW), (driver_cost, "CHAINS", driver_cost.WARM + 1),
+              (fairness, "BEGIN_NS", 50_000), (fairness.Contest.__init__.__kwdefaults__, "measured_ns", 100_000)],
 }
 
 
