@@ -44,7 +44,7 @@ class TransmitTurns:
     While the card has enough work, new work waits, so that one doorbell announces many descriptors. An idle card gets
     all available work; a busy one gets at most twice ``enough_bytes``, so that later work, of another QP or at the
     front of this QP's queue, does not wait for everything that could be sent now. Of a QP with bulk data it gets no
-    more than makes ``enough_bytes``: requests for the next messages do not gather behind that data.
+    more than makes ``enough_bytes``, so that the requests for its next messages do not wait for all of that data.
 
     Parameters
     ----------
