@@ -10,7 +10,7 @@ from weft.hdl.contract.params import preset
 from weft.model.functional.node import Node
 from weft.tb.test.verify.bench.command import bench
 from weft.tb.verify.bench import adamap_memory
-from weft.tb.verify.bench.adamap_interleaved import CASES, LINE_STRIDE, RecoveringQp, place
+from weft.tb.verify.bench.adamap_interleaved import CASES, LINE_STRIDE, MATCHES, RecoveringQp, place
 from weft.tb.verify.bench.adamap_memory import qp_table
 from weft.tb.verify.bench.losses import BATCH_PACKETS, FIRST_PSN, WORKLOADS, batches, nodes_of
 from weft.tb.verify.bench.matched_lists import HOLES, PreparedList, in_turn
@@ -61,7 +61,7 @@ def test_nodes_hold_the_lost_packets(workload):
 
 def test_no_node_is_adjacent_to_its_predecessor():
     case = max((case for case in CASES if case.card == "test"), key=lambda case: case.qps)
-    qps = [RecoveringQp(case, qpn, 1, random.Random(qpn)) for qpn in range(case.qps)]
+    qps = [RecoveringQp(case, MATCHES, qpn, 1, random.Random(qpn)) for qpn in range(case.qps)]
     blocks = place(qps, random.Random(1))
     assert len(blocks) == sum(len(qp.nodes) for qp in qps)
     for qp in qps:
