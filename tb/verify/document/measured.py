@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from weft.tb.app.device.registers import table
+from weft.tb.app.job.job import Job
+from weft.tb.app.job.run import default_file
 
 REPORTS = Path("sim_build/reports")
 PART = re.compile(r"(<!-- measured: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
@@ -140,8 +142,12 @@ def _with_conditions(text):
     return "\n".join(" | ".join([*line.split(" | ")[:-1], "", line.split(" | ")[-1]]) for line in text.splitlines())
 
 
-def sim(report, _before):
-    """Return extracts of the output of ``weft sim``."""
+def sim(report, before):
+    """Return extracts of the output of ``make sim``; the part stays as it is for a run with other settings."""
+    usual = Job(file=str(default_file()), folder="").command
+    if report["command"].partition(" sim ")[2] != usual.partition(" sim ")[2]:
+        return before.rstrip("\n")
+
     def shown(value):
         if value is None:
             return "–"

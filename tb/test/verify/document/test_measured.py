@@ -5,8 +5,11 @@ import re
 
 import pytest
 
+from weft.tb.app.job.job import Job
+from weft.tb.app.job.run import default_file
 from weft.tb.verify.document import measured
 
+USUAL = Job(file=str(default_file()), folder="").command
 NAMES = sorted({name for figure in measured.FIGURES for name in re.findall(r"{(\w+)", figure.value)})
 
 
@@ -45,7 +48,7 @@ def test_unrequested_rows_are_removed():
 @pytest.fixture
 def reports(tmp_path):
     (tmp_path / "sim.json").write_text(json.dumps(
-        dict.fromkeys(measured.SIM_ROWS, 1234) | {"goodput_gbps": 58.5422, "ok": True}))
+        dict.fromkeys(measured.SIM_ROWS, 1234) | {"goodput_gbps": 58.5422, "ok": True, "command": USUAL}))
     cells = {"lut": 1500, "ff": 20, "uram": 0}
     (tmp_path / "synth.json").write_text(json.dumps({"preset": "test", "blocks": {
         "": cells, "receive": cells, "receive.parse": cells, "adamap": cells}}))
@@ -60,6 +63,13 @@ def test_reports_fill_their_parts_and_only_those(reports):
     assert "| `adamap` | 1,500 | 20 |\n| `receive` | 1,500 | 20 |\n| **card** | 1,500 | 20 |" in filled
     assert "parse" not in filled and "URAM" not in filled
     assert measured.fill(filled, reports) == filled
+
+
+def test_a_run_with_other_settings_changes_nothing(reports):
+    text, report = "<!-- measured: sim -->\nold\n<!-- end -->", json.loads((reports / "sim.json").read_text())
+    assert measured.fill(text, reports) != text
+    (reports / "sim.json").write_text(json.dumps(report | {"command": USUAL.replace("--loss 0.01", "--loss 0.02")}))
+    assert measured.fill(text, reports) == text
 
 
 def test_subsystems_of_basic_are_shown_beside_published_cards():
