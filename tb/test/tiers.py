@@ -51,7 +51,8 @@ verify/document/test_small_commands.py
 verify/linux
 """.split()
 
-# Each repeats, for other parameters, seeds or the slower simulator, a shorter test outside this list.
+# Each repeats, for other parameters, seeds or the slower simulator, a shorter test outside this list, or is costly and
+# tests what several shorter ones cover.
 LONG = """
 app/job/test_captures.py::test_captured_payload_is_the_file
 app/job/test_captures.py::test_captures_of_a_clean_run_are_valid
@@ -68,6 +69,10 @@ app/job/test_network_job.py::test_three_senders_and_a_receiver_on_the_rtl
 app/machine/test_linux.py
 app/machine/test_rtl.py::test_machines_on_the_rtl
 app/perf/test_perf.py::test_model_and_rtl_agree
+app/serve/test_absent_pages.py::test_memory_of_a_process_that_ended_is_silent[child-read-simulated]
+app/serve/test_absent_pages.py::test_memory_of_a_process_that_ended_is_silent[child-read-wall]
+app/serve/test_absent_pages.py::test_memory_of_a_process_that_ended_is_silent[child-write from-simulated]
+app/serve/test_absent_pages.py::test_memory_of_a_process_that_ended_is_silent[child-write from-wall]
 app/serve/test_containers.py::test_a_workflow_for_another_project_serves_hosts_and_runs_programs[faults.yml
 app/serve/test_link.py::test_rules_hit_the_packets_of_one_qp_only
 app/serve/test_link.py::test_the_third_acknowledgement_is_dropped_exactly_once[rtl]

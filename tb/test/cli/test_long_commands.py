@@ -1,15 +1,22 @@
-"""Tests that run commands of minutes or hours in a small form: sizes and the design are replaced, all else runs."""
+"""Tests that run commands of minutes or hours in a small form: sizes and the design are replaced, all else runs.
+
+Arguments that no small form has reach a function that is replaced.
+"""
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
+from weft.hdl.contract import params
+from weft.tb.app.machine.settings import BACKENDS
 from weft.tb.cli import app
-from weft.tb.sim.flow import figures
+from weft.tb.sim.flow import build, figures
 from weft.tb.sim.synth import mapped, place, synth
 from weft.tb.test.sim.synth.test_synth import DESIGN
+from weft.tb.verify.linux import run as machines
 from weft.tb.verify.mutate import campaign, coverage, subsystems
 from weft.tb.verify.mutate import run as mutation
-from weft.tb.verify.mutate.subsystems import Target
+from weft.tb.verify.mutate.subsystems import COUNT, SEED, Target
 from weft.tb.verify.soak import runs
 
 ADDER = "tb/test/verify/mutate/test_mutate.py"
@@ -30,6 +37,15 @@ FORMS = {
                "weft bench --only synth": "synth_worst_path_ns"}),
 }
 
+# Command line: module and name of its function, and the arguments.
+ARGUMENTS = {
+    "weft coverage": (coverage, "run", ([],)),
+    "weft linux": (machines, "run", (BACKENDS,)),
+    "weft mutants": (mutation, "run", ([], COUNT, SEED, 2)),
+    "weft soak": (runs, "run", (600,)),
+    "weft verilog --preset basic --straddle": (build, "card_text", (params.preset("basic").with_(straddle=True),)),
+}
+
 
 @pytest.fixture
 def results(tmp_path, monkeypatch):
@@ -48,6 +64,22 @@ def test_small_form(name, results, monkeypatch, capfd):
     for command, words in commands.items():
         done = CliRunner().invoke(app, command.split()[1:])
         assert done.exit_code == 0 and words in done.stdout, f"{done.output}{capfd.readouterr()}"
+
+
+@pytest.mark.parametrize("command", ARGUMENTS)
+def test_arguments_reach_the_function(command, monkeypatch, tmp_path):
+    module, name, expected = ARGUMENTS[command]
+    seen = []
+
+    def called(*arguments):
+        seen.append(arguments)
+        raise typer.Exit(3)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(module, name, called)
+    done = CliRunner().invoke(app, command.split()[1:])
+    assert done.exit_code == 3, done.output
+    assert seen == [expected]
 
 
 def test_a_missing_bench_is_named():

@@ -18,7 +18,7 @@ from weft.tb.verify.programs.hostile import pair, settle, works
 from weft.tb.verify.programs.local import EagerBackend, local_daemon
 from weft.tb.verify.programs.raw_client import PAGE, RawEnd, address_of, remove
 
-TURNS = 5
+TURNS = 20
 BACKENDS = [{}, {"simulated": True}, {"simulated": True, "backend_type": ModelBackend},
             {"backend_type": WallClockModelBackend}]
 BACK_ENDS = pytest.mark.parametrize("options", BACKENDS, ids=["wall", "simulated", "model", "wall model"])
@@ -96,7 +96,7 @@ def test_what_absent_pages_would_answer_never_arrives(options, opcode):
         assert a.mapping[:] == b"a" * len(a.mapping)
 
 
-@pytest.mark.parametrize("options", [{"backend_type": EagerBackend}, {"simulated": True}], ids=["eager", "simulated"])
+@pytest.mark.parametrize("options", [*BACKENDS[:2], {"backend_type": EagerBackend}], ids=["wall", "simulated", "eager"])
 @pytest.mark.parametrize("to", ["read", "write from"])
 @pytest.mark.parametrize("only", [True, False], ids=["program", "child"])
 def test_memory_of_a_process_that_ended_is_silent(options, to, only):

@@ -161,7 +161,7 @@ def test_same_seed_and_same_packets_give_the_same_faults(pingpong, port, tmp_pat
                 chance = 0.2
                 count = 25
                 """)) as session:
-            works(session, pingpong, port, 40)
+            works(session, pingpong, port, 100)
             return state(session)["rules"], counters(session, "a")["lost"]
     assert run() == run()
 

@@ -39,9 +39,11 @@ def test_logic_across_a_boundary_is_mapped_together_without_it(tmp_path, monkeyp
     command = [TOP, "--form", "blocks", "--form", "flat"]
     flattened.main(command)
     printed = capsys.readouterr().out
-    blocks, flat = ([int(word) for word in re.search(rf"^ *{form}((?: +\d+){{3}})", printed, re.MULTILINE)[1].split()]
-                    for form in ("blocks", "flat"))
-    assert (blocks[0], flat[0]) == (3, 1) and blocks[2] == flat[2] == 1 and flat[1] < blocks[1]
+    blocks, flat = (
+        [float(word) for word in re.search(rf"^ *{form}((?: +[\d.]+){{5}})", printed, re.MULTILINE)[1].split()]
+        for form in ("blocks", "flat"))      # blocks, LUTs, flip-flops, carry, ns
+    assert (blocks[0], flat[0]) == (3, 1) and blocks[2] == flat[2] == 1
+    assert flat[1] < blocks[1] and flat[4] <= blocks[4]
     monkeypatch.setattr(yosys.process, "run", None)      # cached results are not mapped again
     flattened.main(command)
     assert capsys.readouterr().out == printed

@@ -8,6 +8,7 @@ import pytest
 from weft.hdl.contract import abi
 from weft.hdl.contract.params import preset
 from weft.model.functional.node import Node
+from weft.tb.sim.flow import figures
 from weft.tb.test.verify.bench.command import bench
 from weft.tb.verify.bench import adamap_memory
 from weft.tb.verify.bench.adamap_interleaved import CASES, LINE_STRIDE, MATCHES, RecoveringQp, place
@@ -28,9 +29,18 @@ def test_a_memory_counts_once_or_once_for_each_read_port():
 
 
 def test_subsystem_memory_is_within_its_limit_and_as_in_the_model(monkeypatch, tmp_path):
+    rows, merge_report = [], figures.merge_report
+
+    def kept(found, *arguments, **options):
+        rows.extend(found)
+        merge_report(found, *arguments, **options)
+
     monkeypatch.setattr(adamap_memory, "PRESETS", ("test",))
+    monkeypatch.setattr(figures, "merge_report", kept)
     found = bench(monkeypatch, tmp_path, "--only", "adamap-memory", "--only", "card-bytes")
     assert {"adamap_sram_bytes_per_qp", "model_card_bytes_qps"} <= {row["name"] for row in found}
+    assert len([row for row in rows if row.at_most is not None]) == 6
+    assert not [(row.name, row.value, row.at_most) for row in rows if row.missed]
 
 
 @pytest.mark.parametrize("encoding", HOLES)
