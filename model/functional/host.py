@@ -35,7 +35,6 @@ class FunctionalDevice(Device):
         Seed of the addresses of physical pages and of the order of reports.
     card_options
         Passed to :class:`FunctionalCard`.
-
     """
 
     memory_type: type[HostMemory] = HostMemory

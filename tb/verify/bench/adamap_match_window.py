@@ -68,10 +68,10 @@ async def matches(dut):
     subsystem = LightSubsystem(dut, lambda line: next((block for each in lists if any(block := each.block(line))),
                                               bytes(abi.BLOCK_BYTES)), lambda: READ_CYCLES["burst"])
     await subsystem.start()
-    figures, generation = {}, 0
+    figures, generation, encodings = {}, 0, [abi.Encoding(code) for code in given()["encodings"]]
     for qps in QPS:
         figures[qps] = {"latencies": [], "intervals": []}
-        for encoding in map(abi.Encoding, given()["encodings"]):
+        for encoding in encodings:
             generation += 1
             await run_case(subsystem, lists, encoding, qps, generation, figures[qps])
     leave(figures)
