@@ -82,6 +82,11 @@ def test_arguments_reach_the_function(command, monkeypatch, tmp_path):
     assert seen == [expected]
 
 
+def test_a_file_without_benches_is_named(results, capfd):
+    done = CliRunner().invoke(app, ["coverage", "--only", "tb/test/cli/test_ci.py"])
+    assert done.exit_code == 2 and "test_ci.py runs under Verilator" in capfd.readouterr().err + done.output
+
+
 def test_a_missing_bench_is_named():
     done = CliRunner().invoke(app, ["coverage", "--only", "tb/test/hdl/none.py"])
     assert done.exit_code == 2 and "the benches are in tb/test/hdl" in done.output

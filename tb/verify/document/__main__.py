@@ -35,4 +35,6 @@ if __name__ == "__main__":
     parser.add_argument("--root", type=Path, default=ROOT, metavar="FOLDER",
                         help="a copy of the documents, instead of those of this checkout")
     given = parser.parse_args()
+    if not (given.root / "docs").is_dir():
+        parser.error(f"{given.root} has no folder docs; --root takes a copy of the documents")
     write(given.root, given.measured)

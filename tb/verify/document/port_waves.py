@@ -239,4 +239,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m weft.tb.verify.document.port_waves", description=measure.__doc__)
     parser.add_argument("file", type=Path, nargs="?", default=ROOT / DATA, help=f"WaveJSON; {DATA} by default")
     given = parser.parse_args()
+    if not given.file.parent.is_dir():
+        parser.error(f"{given.file.parent} does not exist; the file is written there")
     given.file.write_text(json.dumps(measure(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -26,6 +26,7 @@ OPTIMIZE = ["OPT_FAST=-Og"]
 BENCHES = ("tb/test/hdl",)
 WORKERS = 2
 COUNTS = "coverage.dat"
+NOTHING_COLLECTED = 5       # exit status of pytest
 KINDS = {"line": "line", "branch": "line", "toggle": "toggle"}
 _POINT = re.compile(r"^C '(?P<point>.*)' (?P<count>\d+)$", re.MULTILINE)
 _MODULE = re.compile(r"^export COCOTB_TEST_MODULES=weft\.tb\.(?:test\.hdl\.)?(\S+)$", re.MULTILINE)
@@ -99,6 +100,10 @@ def run(only=()):
     command = [sys.executable, "-m", "pytest", "-q", "-n", str(WORKERS), "-p", __name__, "-k", "verilator",
                *(only or BENCHES)]
     status = subprocess.run(command, cwd=ROOT, env={**os.environ, "WEFT_BUILD": str(FOLDER)}).returncode
+    if status == NOTHING_COLLECTED:
+        print(f"weft: no bench in {' '.join(only)} runs under Verilator; the benches are in {BENCHES[0]}",
+              file=sys.stderr)
+        return 2
     if status:
         print("weft: a test fails, so its counts are invalid", file=sys.stderr)
         return 1
