@@ -15,8 +15,9 @@ SERVER_IP = str(IPv4Address(IP + 1))      # of host b's card
 LIMIT_S = 300
 PASSED, FAILED, MISSING, TOO_LONG = "passed", "failed", "missing", "too long"
 FORBIDDEN = "cannot run: "      # followed by the reason
-# perftest calibrates the processor's cycle counter with a sleep, and fails where other processes disturb that.
-UNTIMED, RUNS_MAX = "Correlation coefficient r^2", 5
+# Failures of perftest on a busy machine: it calibrates the processor's cycle counter with a sleep, and with -R its
+# client connects once after a handshake, when its server may not listen yet.
+UNTIMED, UNHEARD, RUNS_MAX = "Correlation coefficient r^2", "Event: RDMA_CM_EVENT_REJECTED; error: 8", 5
 _ITERATION = r"([\d.]+) usec/iter"
 _AVERAGE = r"^ *\d+ +\d+ +[\d.]+ +([\d.]+)"
 _MESSAGES = r"^ *\d+ +\d+ +[\d.]+ +[\d.]+\s+([\d.]+)"
@@ -189,12 +190,12 @@ def verdict(*ends):
 
 
 def one(session, program, port, limit_s=LIMIT_S):
-    """Run a program, again if its clock calibration fails; return (status, figure, output)."""
+    """Run a program, again if it failed because the machine is busy; return (status, figure, output)."""
     if not program.there:
         return MISSING, None, ""
     for _ in range(RUNS_MAX):
         status, figure, output = _once(session, program, port, limit_s)
-        if status != FAILED or UNTIMED not in output:
+        if status not in (FAILED, TOO_LONG) or not any(failure in output for failure in (UNTIMED, UNHEARD)):
             break
     return status, figure, output
 
@@ -203,7 +204,7 @@ def _once(session, program, port, limit_s):
     ends = _ends(session, program, port, limit_s)
     status, output = verdict(*ends), "\n".join(end.output for end in ends)
     figure = program.read(ends[-1].output)
-    if status == PASSED and program.figure and figure is None:
+    if status == PASSED and program.figure and not figure:      # perftest prints 0 without a calibrated clock
         status = FAILED
     if status in (FAILED, TOO_LONG) and program.forbidden and re.search(program.forbidden[0], output):
         status = FORBIDDEN + program.forbidden[1]

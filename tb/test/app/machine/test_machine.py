@@ -13,6 +13,7 @@ import time
 import pytest
 
 from weft.driver.cm import qp_attributes
+from weft.driver.cm.cmid import CMID
 from weft.driver.connection.connection import ResponseTimeout
 from weft.driver.device.capabilities import Capabilities
 from weft.driver.verbs import device_list
@@ -32,13 +33,14 @@ ACK_TIMEOUT = 18       # 1.1 s
 # A loaded machine of two cores keeps a process waiting for long: connections endure 4 s, QPs 9 s without an answer.
 CONFIG = {"probe_timeout_ns": 100 * MS, "silence_ns": 10_000 * MS, "extent_bytes": 1 << 16, "max_extents": 1,
           "command_timeout_ns": 100_000 * MS, "cm_timeout": ResponseTimeout(response_timeout=16)}
-LIMIT_S = 100
+LIMIT_S, RESOLVE_MS = 100, 20_000
 
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch):
-    """Let the example's QPs wait longer for an answer than its default."""
+    """Let the example wait longer for answers than its defaults: QPs, and the search for the peer's address."""
     monkeypatch.setattr(qp_attributes, "ACK_TIMEOUT", ACK_TIMEOUT)
+    monkeypatch.setattr(CMID.resolve_addr, "__defaults__", (RESOLVE_MS,))
 
 
 class Running:

@@ -24,6 +24,7 @@ from weft.tb.verify.programs.programs import (
     RUNS_MAX,
     TABLE,
     TOO_LONG,
+    UNHEARD,
     UNTIMED,
     Program,
     missing_packages,
@@ -74,20 +75,22 @@ def test_programs_end_with_their_daemon(library, tmp_path, options):
 @pytest.mark.parametrize(("ends", "status", "runs"), [
     ([f"{UNTIMED}: 0.7 < 0.9", f"{UNTIMED}: 0.8 < 0.9", None], PASSED, 3),
     ([f"{UNTIMED}: 0.7 < 0.9"] * RUNS_MAX, FAILED, RUNS_MAX),
+    ([f"{UNHEARD}.", None], PASSED, 2),
     (["Couldn't create QP"], FAILED, 1)])
-def test_program_without_clock_calibration_is_run_again(monkeypatch, ends, status, runs):
-    """Only that failure is retried; ``ends``: the error message of each run."""
+@pytest.mark.parametrize("ended_with", [1, 0], ids=["status 1", "figure 0"])
+def test_program_that_a_busy_machine_disturbs_is_run_again(monkeypatch, ends, status, runs, ended_with):
+    """No other failure is retried; ``ends``: the error message of each run."""
     class FailingSession:
         ran = 0
 
         def run_pair(self, *_commands, **_options):
             complaint = ends[self.ran]
             self.ran += 1
-            return Ended(0, ""), Ended(int(complaint is not None), complaint or "2 1000 0.5 0.6 0.5 0.5 0.1 0.5 0.6\n")
+            return Ended(0, ""), Ended(ended_with if complaint else 0, complaint or "")
 
     program, session = perftest("ib_write_lat"), FailingSession()
     monkeypatch.setattr(type(program), "there", True)
-    monkeypatch.setattr(type(program), "read", lambda self, output: 0.5)
+    monkeypatch.setattr(type(program), "read", lambda self, output: 0.0 if output else 0.5)
     assert one(session, program, PORT)[0] == status and session.ran == runs
 
 

@@ -21,7 +21,7 @@ from weft.tb.test.system import need
 from weft.tb.test.verify.document.command_table import PAGE, TABLE
 from weft.tb.test.verify.document.commands import DOCUMENTS, PAGES, ROOT, blocks, inline, keys
 
-LIMIT_S, FIRST_TRIES_S = 180, 60
+LIMIT_S, FIRST_TRIES_S, SOON_S = 180, 120, 10
 OTHERS, OF_PROGRAMS = ("ib_write_bw", "ibv_rc_pingpong", "rping"), ("fio", "mpicc.mpich")
 ITERATIONS = 200                                                # of perftest; a reader runs 5000
 
@@ -67,7 +67,7 @@ class Page:
     """Runs the commands of a page one after the other, as a reader does who waits for each.
 
     A background command that is not a `weft serve` is the server of the next command. The next command is repeated
-    until the server listens. The server has to end with status 0 after it.
+    until it succeeds and the server has ended, with status 0.
     """
 
     def __init__(self, folder):
@@ -108,14 +108,23 @@ class Page:
             time.sleep(0.05)
 
     def _wait(self, command):
+        """Run a command; with a server, until it reaches that. fio ends with status 0 if it cannot connect."""
         deadline = time.monotonic() + FIRST_TRIES_S
-        while (status := self._start(command).wait(LIMIT_S)) and self.server and time.monotonic() < deadline:
-            assert self.server.poll() is None, self._printed(command)
+        while True:
+            status = self._ended(self._start(command), LIMIT_S)
+            if status == 0 and (not self.server or self._ended(self.server, SOON_S) is not None):
+                break
+            assert self.server and self.server.poll() is None and time.monotonic() < deadline, self._printed(command)
             time.sleep(0.2)
-        assert status == 0, self._printed(command)
         if self.server:
-            assert self.server.wait(LIMIT_S) == 0, self._printed(command)
+            assert self.server.returncode == 0, self._printed(command)
         self.server = None
+
+    @staticmethod
+    def _ended(process, limit_s):
+        """Return the exit status of a command, or None if it does not end in time."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(limit_s)
 
     def _printed(self, command):
         return f"{command}\n{(self.folder / 'log').read_text(errors='replace')}"
