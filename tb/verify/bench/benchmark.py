@@ -91,6 +91,8 @@ BENCHMARKS = {
     "network": Benchmark("Flows that share a network: goodput, queues, losses and fairness of congestion control.",
                          "network", "measure_all",
                          conditions="packet-level model, seed 1, paced flows that always have data, one path each"),
+    "network-ns3": Benchmark("The simulated network and DCQCN beside a second implementation in ns-3.", "ns3_dcqcn",
+                             conditions="packet-level model and ns-3, seed 1"),
     "model-ns3": Benchmark("How fast the wide-area experiments are beside ns-3.", "ns3",
                            conditions="packet-level model and ns-3, this machine's processor"),
     "model-card": Benchmark("Speed of the timing model under the real driver, and compared with the gateware.",

@@ -11,22 +11,22 @@ from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.progress import report_progress
 from weft.tb.verify.bench.wide_area import BASE
 
-SOURCE = Path(__file__).with_name("ns3_path.cpp")
-LIBRARIES = ("core", "network", "internet", "point-to-point")
+FOLDER = Path(__file__).parent
+LIBRARIES = ("core", "network", "internet", "point-to-point", "traffic-control")
 HEADER = Path("/usr/include/ns3/core-module.h")
 LOSS, RTTS, RATIO_MIN = 1e-2, 2.0, 10
 IP_BYTES = 28       # IPv4 and UDP
 KINDS = {"udp": "over UDP and IPv4, as RoCEv2 packets go", "bare": "over the devices of the line alone, no IP"}
 
 
-def program(folder=BUILD_ROOT / "ns3"):
-    """Return the compiled program, built if necessary; raise AssertionError if it cannot be built."""
+def program(name="ns3_path", folder=BUILD_ROOT / "ns3"):
+    """Return a compiled program of this folder, built if necessary; raise AssertionError if it cannot be built."""
     assert HEADER.exists(), "ns-3 is not installed; on Debian: apt-get install libns3-dev"
     assert shutil.which("g++"), "g++ is not installed; on Debian: apt-get install g++"
-    built = folder / "ns3_path"
-    if not built.exists() or built.stat().st_mtime < SOURCE.stat().st_mtime:
+    source, built = FOLDER / f"{name}.cpp", folder / name
+    if not built.exists() or built.stat().st_mtime < source.stat().st_mtime:
         folder.mkdir(parents=True, exist_ok=True)
-        done = subprocess.run(["g++", "-std=c++17", "-O2", "-DNDEBUG", "-o", str(built), str(SOURCE),
+        done = subprocess.run(["g++", "-std=c++17", "-O2", "-DNDEBUG", "-o", str(built), str(source),
                                *(f"-lns3-{name}" for name in LIBRARIES), "-Wl,--allow-shlib-undefined"],
                               capture_output=True, text=True)
         assert not done.returncode, f"the ns-3 program does not compile: {done.stderr.strip().splitlines()[-1]}"

@@ -14,10 +14,10 @@ def test_a_missing_package_is_named(monkeypatch, tmp_path):
 
 def test_compile_error_is_reported(monkeypatch, tmp_path):
     monkeypatch.setattr(ns3, "HEADER", tmp_path)
-    monkeypatch.setattr(ns3, "SOURCE", tmp_path / "wrong.cpp")
-    ns3.SOURCE.write_text("int main(")
+    monkeypatch.setattr(ns3, "FOLDER", tmp_path)
+    (tmp_path / "wrong.cpp").write_text("int main(")
     with pytest.raises(AssertionError, match="does not compile"):
-        ns3.program(tmp_path)
+        ns3.program("wrong", tmp_path)
 
 
 def test_output_of_ns3_is_parsed(tmp_path):

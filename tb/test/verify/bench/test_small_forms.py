@@ -26,6 +26,7 @@ from weft.tb.verify.bench import (
     model_card,
     network,
     ns3,
+    ns3_dcqcn,
     overload,
     serve_accuracy,
     serve_speed,
@@ -48,7 +49,8 @@ __all__ = ["needs_namespaces"]      # a fixture
 KIB = 1 << 10
 SHORT = wide_area.BASE.with_(rtt_ms=0.1, warmup_rtts=2, measured_rtts=4)
 PAIR = network.SHORT.with_(warmup_rtts=10, measured_rtts=10)
-NS3 = "#!/bin/sh\nawk -v sent=$1 -v loss=$5 'BEGIN { print 0.5, int(sent * (1 - loss)) }'\n"
+NS3 = {"ns3_path": "awk -v sent=$1 -v loss=$5 'BEGIN { print 0.5, int(sent * (1 - loss)) }'",
+       "ns3_dcqcn": "awk -v flows=$1 -v steps=$2 'BEGIN { for (; steps > 0; steps--) print 1000, 10e9 * flows }'"}
 
 
 def short(stream):
@@ -56,10 +58,10 @@ def short(stream):
     return replace(stream, payload=stream.payload // 10, window=stream.window // 10)
 
 
-def forwarder(folder):
-    """Create a program that reports what ns-3 would forward."""
-    program = folder / "ns3"
-    program.write_text(NS3)
+def forwarder(folder, name="ns3_path"):
+    """Create a program with the output of one that runs ns-3."""
+    program = folder / name
+    program.write_text(f"#!/bin/sh\n{NS3[name]}\n")
     program.chmod(0o755)
     return program
 
@@ -84,6 +86,7 @@ SMALL = {
              (soft, "THROUGHPUT", ((4 * KIB, 2),))],
     "soak": [(report, "BENCHMARK_CYCLES", 300), (report, "soak", None)],
     "model-ns3": [(ns3, "program", None), (ns3, "RTTS", 0.2)],
+    "network-ns3": [(ns3, "program", None), (ns3_dcqcn, "STEPS", 20)],
 }
 
 OF_PROGRAMS = {
@@ -122,7 +125,7 @@ OF_GATEWARE = {
 @pytest.fixture
 def measured(monkeypatch, tmp_path):
     """Return a function that runs ``weft bench`` with options after changes and returns the rows of its report."""
-    made = {"program": lambda: forwarder(tmp_path),
+    made = {"program": partial(forwarder, tmp_path),
             "soak": partial(campaign.soak, run=pretended, run_cycles=100,
                             kept=campaign.ResultCache(100, tmp_path / "soak"))}
 

@@ -85,7 +85,7 @@ WEFT = {
 }
 BENCHES = {
     **dict.fromkeys(("linux-hostile", "model", "model-completion", "model-driver", "model-ns3", "model-wraps",
-                     "network", "pool", "soak", "soft"), BENCH),
+                     "network", "network-ns3", "pool", "soak", "soft"), BENCH),
     **dict.fromkeys(("adamap-memory", "card-bytes"), "verify/bench/test_adamap_figures.py::"
                     "test_subsystem_memory_is_within_its_limit_and_as_in_the_model"),
     "churn": "verify/churn/test_churn.py::test_node_churn_in_the_rtl",
