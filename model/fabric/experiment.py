@@ -1,5 +1,6 @@
 """Parameters of an experiment: fabric, load and congestion control, in common units. A run depends on nothing else."""
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +12,8 @@ from ..settings import PMTUS, BadSetting, Setting, check
 from ..wan.experiment import WIRE_BYTES
 from .description import MARKINGS, RED, Fabric
 from .named import NAMES, is_topology, named
+from .recovery import IRN
+from .recovery import NAMES as RECOVERIES
 from .toml_file import read
 from .topologies import Shape
 
@@ -29,6 +32,7 @@ class FabricExperiment:
     fabric: Annotated[str, Setting(f"Topology: {NAMES}, with -N for N flows, or a TOML file.")] = "dumbbell"
     algorithm: Annotated[str, Setting("Congestion control of every flow.", choices=tuple(ALGORITHMS))] = "dcqcn"
     tuning: Annotated[str, Setting("Settings of the algorithm: NAME=VALUE, separated by ';'.")] = ""
+    recovery: Annotated[str, Setting("What senders do after a loss.", choices=RECOVERIES)] = "adamap"
     flows: Annotated[int, Setting("Number of flows.", least=1, most=1024)] = 2
     host_gbps: Annotated[float, Setting("Rate of the hosts' links.", unit="Gb/s", least=0.1, most=1600)] = 100.0
     bottleneck_gbps: Annotated[float, Setting("Rate of the bottleneck.", unit="Gb/s", least=0.1, most=1600)] = 100.0
@@ -98,6 +102,9 @@ class FabricExperiment:
 
     def config(self, longest_ns: float) -> dict[str, Any]:
         """Return the configuration of hosts, for a longest round trip time."""
+        scheme = RECOVERIES.index(self.recovery)
+        window = math.ceil(self.bottleneck_gbps * longest_ns / 8 / self.packet_bytes)      # IRN: a BDP
         return {"packet_bytes": self.packet_bytes, "control_bytes": CONTROL_BYTES, "ack_every": self.ack_every,
                 "cnp_interval": self.cnp_us * 1e3, "time_out": max(self.time_out_us * 1e3, 2.125 * longest_ns),
-                "repath": 1}
+                "repath": 1, "recovery": scheme, "window": window if scheme == IRN else 1 << 60,
+                "span": 1 << (4 * window).bit_length() if scheme == IRN else 1}

@@ -1,12 +1,12 @@
 """Hosts: paced senders that share a port, receivers, and the recovery of losses.
 
 A transmission has a number; one that is missing when a later one of its flow arrives is lost, as for the card on a
-path that keeps order. The receiver reports totals, so that a lost report delays information and loses none. Each lost
-packet is sent another time; a sender without progress probes after a time-out.
+path that keeps order. The receiver reports totals, so that a lost report delays information and loses none. A sender
+without progress probes after a time-out. :mod:`.recovery` chooses what is sent after a loss.
 """
 
 from ..machine_code import compiled, inlined
-from . import rules
+from . import recovery, rules
 from .events import EXPIRED, PACED, schedule
 from .forwarding import HASH
 from .link import begin
@@ -19,10 +19,10 @@ FLOW = [("source", "i4"), ("destination", "i4"), ("port", "i4"), ("back_port", "
         ("next_at", "f8"), ("deadline", "f8"), ("total", "i8"), ("sent", "i8"), ("received", "i8"), ("missing", "i8"),
         ("done_at", "f8"), ("time_outs", "i8"), ("cnps", "i8"), ("in_flight_peak", "i8"), ("expected", "i8"),
         ("in_received", "i8"), ("in_missing", "i8"), ("in_marked", "i8"), ("late", "i8"), ("cnp_at", "f8"),
-        ("rtt_sum", "f8"), ("rtt_count", "i8")]
+        ("rtt_sum", "f8"), ("rtt_count", "i8"), *recovery.FLOW]
 PORT = [("ready_head", "i4"), ("ready_tail", "i4")]
 CONFIG = [("packet_bytes", "i8"), ("control_bytes", "i8"), ("ack_every", "i8"), ("cnp_interval", "f8"),
-          ("time_out", "f8"), ("repath", "u1")]
+          ("time_out", "f8"), ("repath", "u1"), *recovery.CONFIG]
 STATE = [("done", "i8"), ("other_packets", "i8")]
 _SLOW = 1 / 8       # of the time-out: packets at a longer distance are acknowledged one by one
 _STEP = 0x9E3779B9
@@ -37,7 +37,7 @@ def in_flight(f):
 @inlined
 def _may_send(w, f):
     outstanding = in_flight(f)
-    return f.sent - f.missing < f.total and (outstanding == 0 or (outstanding + 1) * w.s.packet_bytes <= f.limit)
+    return recovery.has_packet(w, f) and (outstanding == 0 or (outstanding + 1) * w.s.packet_bytes <= f.limit)
 
 
 @compiled
@@ -68,6 +68,7 @@ def _transmit(w, port, flow):
         return
     p, gap = w.packet[i], s.packet_bytes / f.rate
     p.number, p.sent_at = f.sent, s.now
+    recovery.fill(w, flow, i)
     f.sent += 1
     f.next_at = max(f.next_at, s.now - gap) + gap
     f.in_flight_peak = max(f.in_flight_peak, in_flight(f))
@@ -120,14 +121,15 @@ def expired(w, flow):
 
 
 @compiled
-def _answer(w, kind, flow, sent_at):
-    """Send a control frame from the receiver of a flow to its sender."""
+def _answer(w, kind, flow, sent_at, number, gap):
+    """Send a control frame to the sender of a flow; ``gap`` transmissions before ``number`` are lost."""
     f = w.flow[flow]
     i = new(w, kind, flow, f.source, w.s.control_bytes)
     if i < 0:
         return
     p = w.packet[i]
-    p.number, p.received, p.missing, p.sent_at = f.expected, f.in_received, f.in_missing, sent_at
+    p.number, p.received, p.missing, p.sent_at = number, f.in_received, f.in_missing, sent_at
+    p.psn, p.epoch, p.gap = f.cum, f.refused_epoch, gap
     push(w, f.back_port, CONTROL, i)
     next_of_host(w, f.back_port)
 
@@ -148,7 +150,8 @@ def _acknowledged(w, p):
         rules.on_loss(w, p.flow, lost * s.packet_bytes)
     if acked > 0:
         rules.on_ack(w, p.flow, acked * s.packet_bytes, before * s.packet_bytes)
-    if f.received >= f.total and f.done_at < 0:
+    recovery.reported(w, p.flow, p, in_flight(f))
+    if f.una >= f.total and f.done_at < 0:
         f.done_at = s.now
         s.done += 1
 
@@ -157,22 +160,24 @@ def _acknowledged(w, p):
 def _receive_data(w, p):
     """Count a packet of a flow, and answer."""
     f, s = w.flow[p.flow], w.s
-    late, gap = p.number < f.expected, p.number > f.expected
+    late, gap, again = p.number < f.expected, max(0, p.number - f.expected), False
     if late:
         f.late += 1
     else:
-        f.in_missing += p.number - f.expected
+        f.in_missing += gap
         f.expected = p.number
         if p.kind == DATA_PACKET:
             f.in_received += 1
             f.expected += 1
+    if p.kind == DATA_PACKET and not (late and s.recovery == recovery.ADAMAP):
+        again = recovery.place(w, p.flow, p)
     if p.marked:
         f.in_marked += 1
         if s.now - f.cnp_at >= s.cnp_interval:
             f.cnp_at = s.now
-            _answer(w, CNP, p.flow, p.sent_at)
-    if p.ask or gap or late or p.kind == PROBE:
-        _answer(w, ACK, p.flow, p.sent_at)
+            _answer(w, CNP, p.flow, p.sent_at, p.number, 0)
+    if p.ask or gap or late or again or p.kind == PROBE:
+        _answer(w, ACK, p.flow, p.sent_at, p.number, gap)
 
 
 @compiled

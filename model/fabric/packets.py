@@ -4,13 +4,15 @@ A port has three queues: CONTROL and DATA wait for transmission, LINE has the pa
 """
 
 from ..machine_code import compiled, inlined
+from . import recovery
 
 CONTROL, DATA, LINE = range(3)
 QUEUES = 3
 DATA_PACKET, ACK, CNP, PROBE, OTHER = range(5)
-# Of an ACK, `number`, `received` and `missing` are those of the receiver, `sent_at` that of the acknowledged packet.
+# Of an ACK, `received` and `missing` are the receiver's, `number` and `sent_at` those of the acknowledged packet.
 PACKET = [("at", "f8"), ("sent_at", "f8"), ("number", "i8"), ("received", "i8"), ("missing", "i8"), ("flow", "i4"),
-          ("bytes", "i4"), ("next", "i4"), ("to", "i4"), ("kind", "u1"), ("marked", "u1"), ("ask", "u1")]
+          ("bytes", "i4"), ("next", "i4"), ("to", "i4"), ("kind", "u1"), ("marked", "u1"), ("ask", "u1"),
+          *recovery.PACKET]
 QUEUE = [("head", "i4"), ("tail", "i4"), ("bytes", "i8"), ("count", "i8")]
 STATE = [("free", "i4"), ("overflow", "u1"), ("packets_peak", "i8"), ("packets", "i8")]
 

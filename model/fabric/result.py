@@ -122,7 +122,7 @@ def measure(x: FabricExperiment) -> FabricResult:
         if n == round(x.warmup_rtts):
             dropped, lengths = int(w.port["dropped"].sum()), w.lengths.copy()
         _advance(w, (n + 1) * step)
-        received[n + 1] = w.flow["in_received"]
+        received[n + 1] = w.flow["placed"]
     return _result(x, fabric, w, received, dropped, w.lengths - lengths, time.thread_time() - began)
 
 
@@ -149,7 +149,8 @@ def _result(x: FabricExperiment, fabric: Fabric, w: State, received: np.ndarray,
         queue_p99_rtts=p99 * delay_rtts, other_goodput=min((float(rates[n]) / host_rate[n] for n in others), default=1),
         marked=int(w.port["marked"].sum()), dropped=int(w.port["dropped"].sum()),
         measured_dropped=int(w.port["dropped"].sum()) - dropped, lost=int(w.port["lost"].sum()),
-        cut=int(w.port["cut"].sum()), retransmissions=int(w.flow["missing"].sum()),
+        cut=int(w.port["cut"].sum()),
+        retransmissions=int(w.flow["missing" if x.recovery == "adamap" else "resent"].sum()),
         time_outs=int(w.flow["time_outs"].sum()), cnps=int(w.flow["cnps"].sum()), late=int(w.flow["late"].sum()),
         in_flight_bdps=float((w.flow["in_flight_peak"] / (capacity * rtts)).max()),
         completion_us=float(done.max()) / 1e3 if finite.any() and done.min() >= 0 else -1.0, seconds=seconds,

@@ -35,6 +35,9 @@ class State(NamedTuple):
     flow: np.ndarray
     source: np.ndarray      # of background traffic
     change: np.ndarray      # of links
+    got: np.ndarray         # (flows, span): PSNs that the receiver has, beyond `cum`
+    again: np.ndarray       # (flows, span): queue of PSNs to send again
+    number: np.ndarray      # (flows, span): PSN of each transmission
     none: np.ndarray        # state of each algorithm, by flow
     dcqcn: np.ndarray
     swift: np.ndarray
@@ -66,7 +69,8 @@ def make(fabric: Fabric, algorithm: str, config: dict[str, Any], seed: int, tuni
         route=np.zeros((len(fabric.nodes), len(fabric.hosts)), [("first", "i4"), ("count", "i4")]),
         hop=np.array(_hops(fabric), np.int32), flow=np.zeros(flows, FLOW),
         source=np.zeros(max(1, len(fabric.background)), background.SOURCE),
-        change=np.zeros(max(1, changes), engine.CHANGE),
+        change=np.zeros(max(1, changes), engine.CHANGE), got=np.zeros((flows, config["span"]), np.uint8),
+        again=np.zeros((flows, config["span"]), np.int64), number=np.zeros((flows, config["span"]), np.int64),
         **{name.replace("-", "_"): np.zeros(flows, rules.record(name)) for name in rules.NAMES})
     for name, value in config.items():
         w.s[name] = value
@@ -133,6 +137,7 @@ def _flows(w: State, fabric: Fabric, algorithm: str, tuning: dict[str, Any]) -> 
         f["algorithm"], f["state"], f["total"] = rules.NAMES.index(algorithm), host.WAITING, one.packets or ENDLESS
         f["hash"] = _hash(number, one.source, one.destination, one.port)
         f["rate"], f["limit"], f["done_at"], f["cnp_at"] = control.rate / NS_BITS, control.limit, -1, -1e18
+        f["refused_epoch"] = -1
 
 
 def _schedule(w: State, fabric: Fabric) -> None:

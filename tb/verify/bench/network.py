@@ -5,8 +5,11 @@ states. The algorithm for short paths is `swift`, that for long paths `rate-matc
 no limit, nor has the victim of 127 senders that shares their uplink. The rows of a cut path are of two timed cards.
 """
 
+import itertools
+
 from weft.driver.congestion.swift import SwiftSettings
 from weft.model.fabric.experiment import FabricExperiment
+from weft.model.fabric.recovery import NAMES as RECOVERIES
 from weft.model.fabric.result import FabricResult, measure
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.progress import report_progress
@@ -98,10 +101,24 @@ def long_paths() -> list[Row]:
     return rows
 
 
+def rivals() -> list[Row]:
+    """Return the rows of other recoveries on a long path, of which none has a limit, with two algorithms."""
+    kib, rows = round(BDP_KIB), []
+    red = {"marking": "red", "mark_from_kib": 0.2 * kib, "mark_to_kib": 0.8 * kib}
+    for algorithm, name, loss in itertools.product(("dcqcn", "rate-match"), RECOVERIES, LOSSES):
+        x = LONG.with_(algorithm=algorithm, recovery=name, flows=2, loss=loss, buffer_kib=kib, **red)
+        rows.append(Row(
+            f"network_wan_10_{algorithm}_{name}_loss_{loss:g}_goodput".replace("-", "_"), "of 1 - loss",
+            measure(x).goodput / (1 - loss), conditions=f"{algorithm}, {name}, 2 flows, 40 Gb/s, 10 ms, loss {loss:g}, "
+                                                        "buffer 1 BDP, RED from 0.2 to 0.8 BDP"))
+    return rows
+
+
 def measure_all(progress) -> list[Row]:
     """Return the rows of all experiments."""
     parts = [lambda a=a, n=n: bottleneck(a, n) for a in ("swift", "dcqcn") for n in FLOWS]
-    parts += [lambda a=a, i=i: incast(a, *i) for a in ("swift", "dcqcn") for i in INCASTS] + [long_paths, cut_path.rows]
+    parts += [lambda a=a, i=i: incast(a, *i) for a in ("swift", "dcqcn") for i in INCASTS]
+    parts += [long_paths, rivals, cut_path.rows]
     rows = []
     for done, part in enumerate(parts):
         report_progress(progress, "network", done, len(parts))

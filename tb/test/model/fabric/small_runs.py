@@ -4,7 +4,8 @@ from weft.model.fabric import engine
 from weft.model.fabric.description import Fabric, FabricLink, Flow, Switch
 from weft.model.fabric.state import make
 
-CONFIG = {"packet_bytes": 4178, "control_bytes": 90, "ack_every": 4, "cnp_interval": 50e3, "time_out": 1e6, "repath": 1}
+CONFIG = {"packet_bytes": 4178, "control_bytes": 90, "ack_every": 4, "cnp_interval": 50e3, "time_out": 1e6, "repath": 1,
+          "recovery": 0, "window": 1 << 60, "span": 1}
 
 
 def start(fabric, algorithm="none", seed=1, tuning=None, **config):

@@ -79,7 +79,7 @@ SMALL = {
     "model-wraps": [(wide_area_long, "FAR", wide_area_long.FAR.with_(rtt_ms=0.1)),
                     (wide_area_long.wraps, "__defaults__", (0.01,))],
     "network": [(network, "SHORT", PAIR), (network, "FLOWS", (2,)), (network, "INCASTS", network.INCASTS[:1]),
-                (network, "LOSSES", (0.0,)), (network, "BUFFERS", (1.0,)),
+                (network, "LOSSES", (0.0,)), (network, "BUFFERS", (1.0,)), (network, "RECOVERIES", ("irn",)),
                 (network, "LONG", network.LONG.with_(rtt_us=100, warmup_rtts=4, measured_rtts=4))],
     "pool": [(small_pools.squeezed.__kwdefaults__, "length", 100_000)],
     "soft": [(soft, "SIZES", (64,)), (soft, "LATENCIES", 1), (soft, "QPS", (1,)), (soft, "RATIO_BYTES", 4 * KIB),
