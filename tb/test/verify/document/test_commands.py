@@ -24,6 +24,8 @@ from weft.tb.test.verify.document.commands import DOCUMENTS, PAGES, ROOT, blocks
 LIMIT_S, FIRST_TRIES_S, SOON_S = 180, 120, 10
 OTHERS, OF_PROGRAMS = ("ib_write_bw", "ibv_rc_pingpong", "rping"), ("fio", "mpicc.mpich")
 ITERATIONS = 200                                                # of perftest; a reader runs 5000
+# TCP port of the programs; two pages may run at the same time.
+PORT = 26800 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
 
 
 def here(line):
@@ -83,6 +85,7 @@ class Page:
             "make ibverbs", f"make --no-print-directory -C '{ROOT}' ibverbs").replace(
             "PREFIX=", f"PREFIX={self.folder}/").replace("ib_write_bw", f"ib_write_bw -n {ITERATIONS}").replace(
             "tb/verify/", f"{ROOT}/tb/verify/")
+        command = re.sub("ib_write_bw|ibv_rc_pingpong", rf"\g<0> -p {PORT}", command)
         if re.match("weft serve", command):
             self._serve(command)
         elif background:
