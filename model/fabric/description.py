@@ -25,6 +25,11 @@ class Switch:
     mark_to_kib: Annotated[float, Setting("Queue from which RED marks every packet.", unit="KiB",
                                           least=0, most=1 << 24)] = 400.0
     mark_chance: Annotated[float, chance("Chance of a mark just below mark_to_kib.")] = 0.1
+    pfc: Annotated[bool, Setting("Pause the data of a link that has filled pause_kib of the buffer; no queue is "
+                                 "limited by alpha then.")] = False
+    pause_kib: Annotated[int, Setting("Data of a link from which on it is paused, until half of that is left.",
+                                      unit="KiB", least=1, most=1 << 24)] = 512
+    trim: Annotated[bool, Setting("Send on the headers of a packet that finds no space.")] = False
 
     def __post_init__(self) -> None:
         check(self)

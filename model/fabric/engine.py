@@ -6,8 +6,8 @@ from typing import Any
 import weft.driver.congestion
 
 from ..machine_code import compiled, entries
-from . import background
-from .events import ARRIVED, BACKGROUND, EXPIRED, PACED, SENT, remove_first
+from . import background, pause
+from .events import ARRIVED, BACKGROUND, EXPIRED, PACED, PAUSE, SENT, remove_first
 from .host import IDLE, expired, next_of_host, receive, wake
 from .link import arrived, cut, next_of_switch, sent
 from .packets import OTHER, discard
@@ -28,14 +28,14 @@ def _next(w, port):
 
 
 @compiled
-def _forward(w, node, i):
-    """Queue a packet at a port of a switch towards its destination."""
+def _forward(w, node, came, i):
+    """Queue a packet that came through a port at one of a switch towards its destination."""
     p = w.packet[i]
     port = path(w, node, p.to, w.source[p.flow].hash if p.kind == OTHER else w.flow[p.flow].hash)
     if port < 0:
         w.node[node].no_path += 1
         discard(w, i)
-    elif admit(w, node, port, i):
+    elif admit(w, node, came, port, i):
         next_of_switch(w, port)
 
 
@@ -49,7 +49,7 @@ def _arrive(w, port):
     if w.node[node].host:
         receive(w, i)
     else:
-        _forward(w, node, i)
+        _forward(w, node, port, i)
 
 
 @compiled
@@ -84,6 +84,9 @@ def run(w: Any, until: float) -> None:
             expired(w, index)
         elif kind == BACKGROUND:
             background.send(w, index)
+        elif kind == PAUSE:
+            if pause.arrives(w, index):
+                _next(w, index)
         else:
             _change(w, index)
     s.now = until

@@ -2,7 +2,7 @@
 
 from ..machine_code import compiled, inlined
 
-SENT, ARRIVED, PACED, EXPIRED, BACKGROUND, LINK = range(6)
+SENT, ARRIVED, PACED, EXPIRED, BACKGROUND, LINK, PAUSE = range(7)
 EVENT = [("at", "f8"), ("number", "i8"), ("kind", "i4"), ("index", "i4")]
 STATE = [("now", "f8"), ("events", "i8"), ("events_number", "i8")]
 

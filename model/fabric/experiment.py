@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from weft.driver.congestion.algorithms import ALGORITHMS
 from weft.driver.terms.settings import fields
 
-from ..settings import PMTUS, BadSetting, Setting, check
+from ..settings import PMTUS, BadSetting, BadSettings, Setting, check
 from ..wan.experiment import WIRE_BYTES
 from .description import MARKINGS, RED, Fabric
 from .named import NAMES, is_topology, named
@@ -47,6 +47,8 @@ class FabricExperiment:
     mark_to_kib: Annotated[float, Setting("Queue from which RED marks every packet.", unit="KiB",
                                           least=0, most=1 << 24)] = 400.0
     mark_chance: Annotated[float, Setting("RED: chance of a mark just below mark_to_kib.", least=0, most=1)] = 0.1
+    pfc: Annotated[bool, Setting("Priority-based flow control of all switches, from 512 KiB of a link on.")] = False
+    trim: Annotated[bool, Setting("Full switches send on the headers of packets.")] = False
     jitter_us: Annotated[float, Setting("Largest additional delay of each packet on the hosts' links.",
                                         unit="microseconds", least=0, most=1e5)] = 1.0
     loss: Annotated[float, Setting("Chance of each packet to be lost at the bottleneck.", least=0, most=0.5)] = 0.0
@@ -86,14 +88,20 @@ class FabricExperiment:
     def build(self) -> Fabric:
         """Return the fabric. Raises BadSettings."""
         if not is_topology(self.fabric):
-            return read(Path(self.fabric))
+            return self._checked(read(Path(self.fabric)))
         switch = {name: getattr(self, name) for name in ("buffer_kib", "marking", "mark_from_kib", "mark_to_kib",
-                                                         "mark_chance")}
+                                                         "mark_chance", "pfc", "trim")}
         rtts = (self.rtt_us,) if self.rtt_ratio == 1 else (self.rtt_us, self.rtt_us * self.rtt_ratio)
-        return named(self.fabric, Shape(
+        return self._checked(named(self.fabric, Shape(
             flows=self.flows, host_gbps=self.host_gbps, bottleneck_gbps=self.bottleneck_gbps, rtts_us=rtts,
             loss=self.loss, jitter_us=self.jitter_us, switch=switch,
-            packets=-(-round(self.transfer_mib * (1 << 20)) // self.pmtu)))
+            packets=-(-round(self.transfer_mib * (1 << 20)) // self.pmtu))))
+
+    def _checked(self, fabric: Fabric) -> Fabric:
+        if self.recovery != "adamap" and any(switch.trim for switch in fabric.switches):
+            raise BadSettings(f"trim tells a sender which packets are lost, which {self.recovery} does not use; "
+                              "choose recovery adamap")
+        return fabric
 
     @property
     def packet_bytes(self) -> int:

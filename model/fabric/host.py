@@ -6,11 +6,11 @@ without progress probes after a time-out. :mod:`.recovery` chooses what is sent 
 """
 
 from ..machine_code import compiled, inlined
-from . import recovery, rules
+from . import recovery, rules, trim
 from .events import EXPIRED, PACED, schedule
 from .forwarding import HASH
 from .link import begin
-from .packets import ACK, CNP, CONTROL, DATA, DATA_PACKET, OTHER, PROBE, discard, new, pop, push
+from .packets import ACK, CNP, CONTROL, DATA, DATA_PACKET, OTHER, PROBE, TRIMMED, discard, new, pop, push
 
 IDLE, WAITING, READY = range(3)     # waits for an acknowledgement, for its time, for the port
 # Packets are counted. `received` and `missing` are those of the sender, which learns them from the receiver's `in_`.
@@ -19,7 +19,7 @@ FLOW = [("source", "i4"), ("destination", "i4"), ("port", "i4"), ("back_port", "
         ("next_at", "f8"), ("deadline", "f8"), ("total", "i8"), ("sent", "i8"), ("received", "i8"), ("missing", "i8"),
         ("done_at", "f8"), ("time_outs", "i8"), ("cnps", "i8"), ("in_flight_peak", "i8"), ("expected", "i8"),
         ("in_received", "i8"), ("in_missing", "i8"), ("in_marked", "i8"), ("late", "i8"), ("cnp_at", "f8"),
-        ("rtt_sum", "f8"), ("rtt_count", "i8"), *recovery.FLOW]
+        ("rtt_sum", "f8"), ("rtt_count", "i8"), *recovery.FLOW, *trim.FLOW]
 PORT = [("ready_head", "i4"), ("ready_tail", "i4")]
 CONFIG = [("packet_bytes", "i8"), ("control_bytes", "i8"), ("ack_every", "i8"), ("cnp_interval", "f8"),
           ("time_out", "f8"), ("repath", "u1"), *recovery.CONFIG]
@@ -87,10 +87,11 @@ def next_of_host(w, port):
     if p.busy or not p.up:
         return
     i = pop(w, port, CONTROL)
-    if i < 0:
+    if i < 0 and not p.paused:
         i = pop(w, port, DATA)
     if i >= 0:
         begin(w, port, i)
+    if p.paused:
         return
     while p.ready_head >= 0 and not p.busy and w.s.overflow == 0:
         flow = p.ready_head
@@ -161,6 +162,7 @@ def _receive_data(w, p):
     """Count a packet of a flow, and answer."""
     f, s = w.flow[p.flow], w.s
     late, gap, again = p.number < f.expected, max(0, p.number - f.expected), False
+    gap -= trim.known(w, p.flow, p.number)
     if late:
         f.late += 1
     else:
@@ -180,6 +182,14 @@ def _receive_data(w, p):
         _answer(w, ACK, p.flow, p.sent_at, p.number, gap)
 
 
+@inlined
+def _receive_trimmed(w, p):
+    """Report a transmission as lost whose headers arrived."""
+    if trim.note(w, p.flow, p.number):
+        w.flow[p.flow].in_missing += 1
+        _answer(w, ACK, p.flow, p.sent_at, p.number, 0)
+
+
 @compiled
 def receive(w, i):
     """Process a packet that has reached its host."""
@@ -189,6 +199,8 @@ def receive(w, i):
         w.s.other_packets += 1
     elif kind in (DATA_PACKET, PROBE):
         _receive_data(w, p)
+    elif kind == TRIMMED:
+        _receive_trimmed(w, p)
     else:
         if kind == ACK:
             _acknowledged(w, p)

@@ -4,6 +4,7 @@ from ..machine_code import compiled, inlined
 from ..wan.path.draw import uniform
 from .events import ARRIVED, SENT, schedule
 from .packets import CONTROL, DATA, LINE, QUEUES, discard, pop, push
+from .pause import release
 from .switch import account
 
 PORT = [("node", "i4"), ("peer", "i4"), ("rate", "f8"), ("delay", "f8"), ("jitter", "f8"), ("loss", "f8"),
@@ -22,16 +23,17 @@ def begin(w, port, i):
 
 @compiled
 def next_of_switch(w, port):
-    """Transmit the next packet of a switch's port, control frames first, unless it is busy or down."""
+    """Transmit the next packet of a switch's port, control frames first, unless it is busy, paused or down."""
     p = w.port[port]
     if p.busy or not p.up:
         return
     i = pop(w, port, CONTROL)
-    if i < 0 and w.queue[port * QUEUES + DATA].head >= 0:
+    if i < 0 and not p.paused and w.queue[port * QUEUES + DATA].head >= 0:
         account(w, port)
         i = pop(w, port, DATA)
     if i >= 0:
         w.node[p.node].used -= w.packet[i].bytes
+        release(w, p.node, i)
         begin(w, port, i)
 
 
@@ -98,6 +100,7 @@ def cut(w, port):
         while i >= 0:
             if kind != LINE and not w.node[p.node].host:
                 w.node[p.node].used -= w.packet[i].bytes
+                release(w, p.node, i)
             p.cut += 1
             discard(w, i)
             i = pop(w, port, kind)

@@ -4,15 +4,15 @@ A port has three queues: CONTROL and DATA wait for transmission, LINE has the pa
 """
 
 from ..machine_code import compiled, inlined
-from . import recovery
+from . import pause, recovery
 
 CONTROL, DATA, LINE = range(3)
 QUEUES = 3
-DATA_PACKET, ACK, CNP, PROBE, OTHER = range(5)
+DATA_PACKET, ACK, CNP, PROBE, OTHER, TRIMMED = range(6)
 # Of an ACK, `received` and `missing` are the receiver's, `number` and `sent_at` those of the acknowledged packet.
 PACKET = [("at", "f8"), ("sent_at", "f8"), ("number", "i8"), ("received", "i8"), ("missing", "i8"), ("flow", "i4"),
           ("bytes", "i4"), ("next", "i4"), ("to", "i4"), ("kind", "u1"), ("marked", "u1"), ("ask", "u1"),
-          *recovery.PACKET]
+          *recovery.PACKET, *pause.PACKET]
 QUEUE = [("head", "i4"), ("tail", "i4"), ("bytes", "i8"), ("count", "i8")]
 STATE = [("free", "i4"), ("overflow", "u1"), ("packets_peak", "i8"), ("packets", "i8")]
 
@@ -29,7 +29,7 @@ def new(w, kind, flow, to, size):
     s.free = p.next
     s.packets += 1
     s.packets_peak = max(s.packets_peak, s.packets)
-    p.kind, p.flow, p.to, p.bytes, p.marked, p.ask = kind, flow, to, size, 0, 0
+    p.kind, p.flow, p.to, p.bytes, p.marked, p.ask, p.came = kind, flow, to, size, 0, 0, -1
     return i
 
 

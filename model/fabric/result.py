@@ -54,6 +54,8 @@ class FabricResult:
         Time until the last finite flow is acknowledged; -1 if one is not, or there is none.
     measured_dropped
         Packets dropped during the measurement.
+    trimmed, pauses : int
+        Packets of which a switch sent on the headers alone; pauses of links.
     seconds, packets_per_second : float
         Processor time without compilation; transmissions by hosts per second of it.
     """
@@ -73,6 +75,8 @@ class FabricResult:
     measured_dropped: int
     lost: int
     cut: int
+    trimmed: int
+    pauses: int
     retransmissions: int
     time_outs: int
     cnps: int
@@ -149,7 +153,7 @@ def _result(x: FabricExperiment, fabric: Fabric, w: State, received: np.ndarray,
         queue_p99_rtts=p99 * delay_rtts, other_goodput=min((float(rates[n]) / host_rate[n] for n in others), default=1),
         marked=int(w.port["marked"].sum()), dropped=int(w.port["dropped"].sum()),
         measured_dropped=int(w.port["dropped"].sum()) - dropped, lost=int(w.port["lost"].sum()),
-        cut=int(w.port["cut"].sum()),
+        cut=int(w.port["cut"].sum()), trimmed=int(w.port["trimmed"].sum()), pauses=int(w.port["pauses"].sum()),
         retransmissions=int(w.flow["missing" if x.recovery == "adamap" else "resent"].sum()),
         time_outs=int(w.flow["time_outs"].sum()), cnps=int(w.flow["cnps"].sum()), late=int(w.flow["late"].sum()),
         in_flight_bdps=float((w.flow["in_flight_peak"] / (capacity * rtts)).max()),

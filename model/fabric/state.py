@@ -8,7 +8,7 @@ from weft.driver.congestion.algorithm import NS_BITS
 from weft.driver.congestion.algorithms import create
 
 from ..wan.path.draw import streams
-from . import background, engine, events, host, link, packets, rules, switch
+from . import background, engine, events, host, link, packets, rules, switch, trim
 from .description import Fabric
 from .forwarding import ADDRESS, tuple_hash
 
@@ -38,6 +38,7 @@ class State(NamedTuple):
     got: np.ndarray         # (flows, span): PSNs that the receiver has, beyond `cum`
     again: np.ndarray       # (flows, span): queue of PSNs to send again
     number: np.ndarray      # (flows, span): PSN of each transmission
+    ahead: np.ndarray       # (flows, AHEAD_MAX): queue of trimmed transmissions
     none: np.ndarray        # state of each algorithm, by flow
     dcqcn: np.ndarray
     swift: np.ndarray
@@ -62,7 +63,7 @@ def make(fabric: Fabric, algorithm: str, config: dict[str, Any], seed: int, tuni
     pool = _pool(fabric, config["packet_bytes"])
     w = State(
         s=np.zeros(1, RUN)[0], random=streams(seed),
-        event=np.zeros(2 * ports + 3 * flows + changes + len(fabric.background) + 2, events.EVENT),
+        event=np.zeros(3 * ports + 3 * flows + changes + len(fabric.background) + 2, events.EVENT),
         packet=np.zeros(pool, packets.PACKET), queue=np.zeros(ports * packets.QUEUES, packets.QUEUE),
         port=np.zeros(ports, PORT), lengths=np.zeros((ports, switch.BINS)),
         node=np.zeros(len(fabric.nodes), switch.NODE),
@@ -71,6 +72,7 @@ def make(fabric: Fabric, algorithm: str, config: dict[str, Any], seed: int, tuni
         source=np.zeros(max(1, len(fabric.background)), background.SOURCE),
         change=np.zeros(max(1, changes), engine.CHANGE), got=np.zeros((flows, config["span"]), np.uint8),
         again=np.zeros((flows, config["span"]), np.int64), number=np.zeros((flows, config["span"]), np.int64),
+        ahead=np.zeros((flows, trim.AHEAD_MAX), np.int64),
         **{name.replace("-", "_"): np.zeros(flows, rules.record(name)) for name in rules.NAMES})
     for name, value in config.items():
         w.s[name] = value
@@ -97,6 +99,9 @@ def _nodes(w: State, fabric: Fabric) -> None:
     for node, a in zip(w.node[len(fabric.hosts):], fabric.switches, strict=True):
         node["buffer"], node["alpha"], node["mark_chance"] = a.buffer_kib << 10, a.alpha, a.mark_chance
         node["mark_from"], node["mark_to"] = a.mark_bytes
+        node["trim"] = a.trim
+        if a.pfc:
+            node["pause_from"], node["pause_until"] = a.pause_kib << 10, a.pause_kib << 9
 
 
 def _links(w: State, fabric: Fabric) -> None:

@@ -2,13 +2,14 @@
 
 from ..machine_code import compiled, inlined
 from ..wan.path.draw import uniform
-from . import forwarding
-from .packets import ACK, CNP, CONTROL, DATA, QUEUES, discard, push
+from . import forwarding, pause
+from .packets import ACK, CNP, CONTROL, DATA, DATA_PACKET, QUEUES, TRIMMED, discard, push
 
 # Buffer in bytes; mark_from > mark_to: no marking.
 NODE = [("host", "u1"), ("buffer", "i8"), ("used", "i8"), ("alpha", "f8"), ("mark_from", "i8"), ("mark_to", "i8"),
-        ("mark_chance", "f8"), ("no_path", "i8")]
-PORT = [("changed_at", "f8"), ("marked", "i8"), ("dropped", "i8"), ("queue_peak", "i8"), ("data_in", "i8")]
+        ("mark_chance", "f8"), ("no_path", "i8"), ("trim", "u1"), *pause.NODE]
+PORT = [("changed_at", "f8"), ("marked", "i8"), ("dropped", "i8"), ("queue_peak", "i8"), ("data_in", "i8"),
+        ("trimmed", "i8"), *pause.PORT]
 BINS = 4096             # of a port's queue lengths
 MARKS = 0               # stream of random numbers
 _spread, _admits, _mark_chance = map(inlined, (forwarding.spread, forwarding.admits, forwarding.mark_chance))
@@ -49,12 +50,20 @@ def _marks(w, node, length):
 
 
 @compiled
-def admit(w, node, port, i):
-    """Queue a packet at a port of a switch, or drop it; return whether it is queued."""
+def admit(w, node, came, port, i):
+    """Queue a packet that came through a port at another port of a switch, or drop it; return whether it is queued.
+
+    A switch that pauses its neighbours gives a queue all of the free buffer.
+    """
     n, p, packet = w.node[node], w.port[port], w.packet[i]
-    control = packet.kind == ACK or packet.kind == CNP
+    control = packet.kind == ACK or packet.kind == CNP or packet.kind == TRIMMED
     length = w.queue[port * QUEUES + DATA].bytes
-    if not _admits(packet.bytes, control, length, n.buffer - n.used, n.alpha):
+    admitted = _admits(packet.bytes, control or n.pause_from > 0, length, n.buffer - n.used, n.alpha)
+    if not admitted and n.trim and packet.kind == DATA_PACKET:
+        packet.kind, packet.bytes, control = TRIMMED, w.s.control_bytes, True
+        p.trimmed += 1
+        admitted = _admits(packet.bytes, control, length, n.buffer - n.used, n.alpha)
+    if not admitted:
         p.dropped += 1
         discard(w, i)
         return False
@@ -67,6 +76,7 @@ def admit(w, node, port, i):
         p.marked += 1
     account(w, port)
     push(w, port, DATA, i)
+    pause.take(w, node, came, i)
     p.data_in += 1
     p.queue_peak = max(p.queue_peak, length + packet.bytes)
     return True

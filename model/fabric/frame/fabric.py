@@ -276,10 +276,17 @@ class FrameFabric:
 
 
 def check_cards(description: Fabric, cards: int) -> None:
-    """Check that a number of cards fits a fabric: one for each host, none slower than its link. Raises BadSettings."""
+    """Check that a number of cards fits a fabric: one for each host, none slower than its link. Raises BadSettings.
+
+    Switches between cards neither pause their neighbours nor trim.
+    """
     hosts = description.hosts
     if len(hosts) != cards:
         raise BadSettings(f"the fabric has {len(hosts)} hosts ({', '.join(hosts)}), and {cards} are given")
+    for switch in description.switches:
+        if switch.pfc or switch.trim:
+            raise BadSettings(f"switch {switch.name!r} has pfc or trim, which only `weft sweep --of fabric` simulates; "
+                              "remove them")
     for link in description.links:
         if link.rate_gbps > CARD_GBPS and (host := next((end for end in (link.a, link.b) if end in hosts), None)):
             raise BadSettings(f"the link of host {host!r} has {link.rate_gbps:g} Gb/s; a card has {CARD_GBPS:g}")

@@ -1,0 +1,54 @@
+"""Priority-based flow control: a switch pauses the data of a port that has filled too much of its buffer.
+
+Each port has the bytes that came through it and wait in the buffer of the switch at its end. From ``pause_from`` bytes
+on the switch pauses the port, and below ``pause_until`` the port goes on; the signal takes the link's delay. A change
+that follows within that delay takes effect with the one before it. Control frames are never paused.
+"""
+
+from ..machine_code import compiled, inlined
+from .events import PAUSE, schedule
+
+NODE = [("pause_from", "i8"), ("pause_until", "i8")]       # pause_from 0: none
+PORT = [("held", "i8"), ("pausing", "u1"), ("paused", "u1"), ("pause_due", "u1"), ("pauses", "i8")]
+PACKET = [("came", "i4")]       # port through which a queued packet came; -1: not counted
+
+
+@compiled
+def _signal(w, port, pausing):
+    p = w.port[port]
+    p.pausing = pausing
+    if not p.pause_due:
+        p.pause_due = 1
+        schedule(w, w.s.now + p.delay, PAUSE, port)
+
+
+@inlined
+def take(w, node, came, i):
+    """Count a packet that a switch queues."""
+    n, p = w.node[node], w.port[came]
+    w.packet[i].came = came
+    p.held += w.packet[i].bytes
+    if n.pause_from and p.held >= n.pause_from and not p.pausing:
+        _signal(w, came, 1)
+
+
+@inlined
+def release(w, node, i):
+    """Count a packet that leaves the buffer of a switch."""
+    came = w.packet[i].came
+    if came >= 0:
+        p = w.port[came]
+        p.held -= w.packet[i].bytes
+        if p.pausing and p.held < w.node[node].pause_until:
+            _signal(w, came, 0)
+
+
+@inlined
+def arrives(w, port):
+    """Apply the newest signal to a port; return whether it goes on now."""
+    p = w.port[port]
+    p.pause_due = 0
+    changed = p.paused != p.pausing
+    p.paused = p.pausing
+    p.pauses += changed and p.paused
+    return changed and not p.paused
