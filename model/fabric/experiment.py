@@ -99,7 +99,7 @@ class FabricExperiment:
 
     def _checked(self, fabric: Fabric) -> Fabric:
         if self.recovery != "adamap" and any(switch.trim for switch in fabric.switches):
-            raise BadSettings(f"trim tells a sender which packets are lost, which {self.recovery} does not use; "
+            raise BadSettings(f"trim reports single lost packets to a sender, which {self.recovery} does not use; "
                               "choose recovery adamap")
         return fabric
 

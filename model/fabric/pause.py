@@ -1,7 +1,7 @@
 """Priority-based flow control: a switch pauses the data of a port that has filled too much of its buffer.
 
 Each port has the bytes that came through it and wait in the buffer of the switch at its end. From ``pause_from`` bytes
-on the switch pauses the port, and below ``pause_until`` the port goes on; the signal takes the link's delay. A change
+on the switch pauses the port, until less than ``pause_until`` is left; the signal takes the link's delay. A change
 that follows within that delay takes effect with the one before it. Control frames are never paused.
 """
 
@@ -45,7 +45,7 @@ def release(w, node, i):
 
 @inlined
 def arrives(w, port):
-    """Apply the newest signal to a port; return whether it goes on now."""
+    """Apply the newest signal to a port; return whether it may send again."""
     p = w.port[port]
     p.pause_due = 0
     changed = p.paused != p.pausing

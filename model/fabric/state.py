@@ -38,7 +38,7 @@ class State(NamedTuple):
     got: np.ndarray         # (flows, span): PSNs that the receiver has, beyond `cum`
     again: np.ndarray       # (flows, span): queue of PSNs to send again
     number: np.ndarray      # (flows, span): PSN of each transmission
-    ahead: np.ndarray       # (flows, AHEAD_MAX): queue of trimmed transmissions
+    ahead: np.ndarray       # (flows, AHEAD_MAX): 1 if a transmission was trimmed
     none: np.ndarray        # state of each algorithm, by flow
     dcqcn: np.ndarray
     swift: np.ndarray
@@ -72,7 +72,7 @@ def make(fabric: Fabric, algorithm: str, config: dict[str, Any], seed: int, tuni
         source=np.zeros(max(1, len(fabric.background)), background.SOURCE),
         change=np.zeros(max(1, changes), engine.CHANGE), got=np.zeros((flows, config["span"]), np.uint8),
         again=np.zeros((flows, config["span"]), np.int64), number=np.zeros((flows, config["span"]), np.int64),
-        ahead=np.zeros((flows, trim.AHEAD_MAX), np.int64),
+        ahead=np.zeros((flows, trim.AHEAD_MAX), np.uint8),
         **{name.replace("-", "_"): np.zeros(flows, rules.record(name)) for name in rules.NAMES})
     for name, value in config.items():
         w.s[name] = value

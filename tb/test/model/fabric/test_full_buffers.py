@@ -14,7 +14,7 @@ KIB = 1024
 
 
 def two_into_one(**switch):
-    """Return two senders behind one switch, whose uplink leads to their receiver and, past it, to that of a third."""
+    """Return two senders at one switch, whose uplink leads to a slow receiver and to a fast one."""
     names = {"marking": "none", "buffer_kib": 1024, **switch}
     links = [("a", "s", 100), ("c", "s", 100), ("s", "t", 100), ("t", "b", 10), ("t", "d", 100)]
     return Fabric(("a", "c", "b", "d"), (Switch(name="s", **names), Switch(name="t", **names)),
