@@ -1,6 +1,6 @@
 """Choice of the congestion control of a QP on a card."""
 
-from ..congestion.on_cards import why_not
+from ..congestion.algorithms import ALGORITHMS
 from ..terms.errors import InvalidValue
 from .flow_limit import FlowLimit
 
@@ -8,9 +8,9 @@ LINE_BPS = 100e9
 
 
 def check_algorithm(name: str) -> None:
-    """Raise InvalidValue if cards do not have an algorithm."""
-    if reason := why_not(name):
-        raise InvalidValue(f"congestion is {name!r}; {reason}")
+    """Raise InvalidValue if there is no such algorithm."""
+    if name not in ALGORITHMS:
+        raise InvalidValue(f"congestion is {name!r}; choose one of {', '.join(ALGORITHMS)}")
 
 
 def flow_limit(name: str, *, psn: int, pmtu: int, probe_ns: int) -> FlowLimit | None:
@@ -19,7 +19,7 @@ def flow_limit(name: str, *, psn: int, pmtu: int, probe_ns: int) -> FlowLimit | 
     Parameters
     ----------
     name
-        One of :data:`~weft.driver.congestion.on_cards.ON_CARDS`.
+        Key of :data:`~weft.driver.congestion.algorithms.ALGORITHMS`.
     psn
         First PSN.
     pmtu

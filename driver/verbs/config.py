@@ -53,7 +53,8 @@ class ContextConfig:
         A QP whose probes go unanswered changes its UDP source port, and so its path: see
         :class:`~weft.driver.send.path_search.PathSearch`.
     congestion : str
-        Congestion control of each QP that does not choose another one: ``none``, ``swift`` or ``rate-match``. See
+        Congestion control of each QP that does not choose another one: ``none``, ``swift``, ``dcqcn`` or
+        ``rate-match``. See
         :class:`~weft.driver.send.flow_limit.FlowLimit`.
     keep_qp_num : bool
         A QP keeps its number over RESET, as in the verbs. Then only the PSN distinguishes packets of an earlier

@@ -98,6 +98,7 @@ PUSH_RING = Ring.SEND
 MSIX_PBA_OFFSET = 0xC000
 
 NODE_AGE_MAX_NS = 1 << 23
+MARK_STEP_NS = 256
 REGISTERS = [
     Register("magic", 0x000, _RO, "`WEFT` in ASCII.", reset=MAGIC),
     Register("version", 0x004, _RO, "Interface version: major in bits 31:24, minor in 23:16, patch in 15:0.",
@@ -132,7 +133,7 @@ REGISTERS = [
     Register("prefetch_watermark", 0x060, _RW,
              "A fetch starts when fewer nodes than this are left in the cache.", reset=4),
     Register("cnp_interval_ns", 0x064, _RW,
-             "Least time between two reports MARKED of a QP, nanoseconds, 20 bits.", reset=50_000),
+             f"Least time between two reports MARKED of a QP, nanoseconds, 20 bits; in steps of {MARK_STEP_NS}, rounded up.", reset=50_000),
     Register("link_doorbell", 0x080, _DB,
              "Nodes were linked for a QP: a LINK_DOORBELL word, one 8-byte write.", width=64),
     Register("cum_doorbell", 0x088, _DB,
