@@ -133,7 +133,8 @@ REGISTERS = [
     Register("prefetch_watermark", 0x060, _RW,
              "A fetch starts when fewer nodes than this are left in the cache.", reset=4),
     Register("cnp_interval_ns", 0x064, _RW,
-             f"Least time between two reports MARKED of a QP, nanoseconds, 20 bits; in steps of {MARK_STEP_NS}, rounded up.", reset=50_000),
+             "Least time between two reports MARKED of a QP, nanoseconds, 20 bits; rounded up to a multiple of "
+             f"{MARK_STEP_NS}.", reset=50_000),
     Register("link_doorbell", 0x080, _DB,
              "Nodes were linked for a QP: a LINK_DOORBELL word, one 8-byte write.", width=64),
     Register("cum_doorbell", 0x088, _DB,

@@ -109,10 +109,11 @@ UDP = _wire("UDP", "UDP header; the checksum is zero, as RoCEv2 allows.", [
     ("sport", 16, "Flow entropy."), ("dport", 16, "4791."), ("length", 16, "Header and payload, bytes."),
     ("checksum", 16, "0.")], 8)
 BTH = _wire("BTH", "Base transport header.", [
-    ("opcode", 8, "", Opcode), ("solicited", 1, "Solicited event."), ("migreq", 1, "Migration state, 1."),
+    ("opcode", 8, "", Opcode), ("solicited", 1, "Solicited event."), ("migreq", 1, "Migration state, 1; 0 in a CNP."),
     ("pad_count", 2, "Bytes of padding after the payload."), ("version", 4, "0."), ("pkey", 16, "0xFFFF."),
     ("ecn", 8, "FECN in bit 7, BECN in bit 6, which is set in a CNP."),
-    ("dest_qp", 24, "Destination QPN."), ("ack_req", 1, "Last packet of a message: report it."), ("_resv7", 7), ("psn", 24, "Packet sequence number.")], 12)
+    ("dest_qp", 24, "Destination QPN."), ("ack_req", 1, "Last packet of a message: report it."),
+    ("_resv7", 7), ("psn", 24, "Packet sequence number.")], 12)
 RETH = _wire("RETH", "RDMA extended header: destination of the payload.", [
     ("va", 64, "Virtual address of the first byte."), ("rkey", 32, "Remote key."),
     ("dma_length", 32, "Bytes of payload.")], 16)
@@ -213,10 +214,11 @@ def build_frame(*, dst_mac: int, src_mac: int, src_ip: int, dst_ip: int, sport: 
     extensions
         The packed headers after BTH.
     fields
-        Of BTH: ``opcode``, ``dest_qp``, ``psn`` (taken modulo its width), ``ack_req``; of IPv4: ``tos``, by default that
-        of the opcode's class, and ``ttl``.
+        Of BTH: ``opcode``, ``dest_qp``, ``psn`` (taken modulo its width), ``ack_req``; of IPv4: ``ttl``, and ``tos``, by
+        default that of the opcode's class.
     """
-    of_ip = {"ttl": 64, "tos": tos_of(fields["opcode"])} | {name: fields.pop(name) for name in ("tos", "ttl") if name in fields}
+    of_ip = {"ttl": 64, "tos": tos_of(fields["opcode"])}
+    of_ip |= {name: fields.pop(name) for name in of_ip if name in fields}
     pad, cnp = -len(payload) % 4, fields["opcode"] == Opcode.CNP
     body = extensions + payload + bytes(pad)
     udp_length = UDP.size_bytes + BTH.size_bytes + len(body) + ICRC_BYTES

@@ -1,4 +1,4 @@
-"""Congestion signals between two drivers: ECT(0) out, marks counted, notifications back, and what forged ones achieve."""
+"""Congestion signals between two drivers: ECT(0), counted marks, notifications, and the effect of forged ones."""
 
 import itertools
 import random
@@ -167,7 +167,7 @@ def test_strangers_cannot_slow_a_qp():
         scene.settle(2_000)
     assert not scene.notified and scene.me.qp.sender.flow.algorithm.rate == rate
     counters = scene.me.context.statistics()
-    assert counters["drop_wrong_peer"] == 100 and counters["drop_bad_icrc"] == 100 and counters["drop_bad_header"] == 100
+    assert {counters[f"drop_{why}"] for why in ("wrong_peer", "bad_icrc", "bad_header")} == {100}
     assert counters["drop_stale_generation"] + counters["drop_unknown_qp"] == 200
     scene.receive(right)
     scene.settle(2_000)
