@@ -214,8 +214,8 @@ def build_frame(*, dst_mac: int, src_mac: int, src_ip: int, dst_ip: int, sport: 
     extensions
         The packed headers after BTH.
     fields
-        Of BTH: ``opcode``, ``dest_qp``, ``psn`` (taken modulo its width), ``ack_req``; of IPv4: ``ttl``, and ``tos``, by
-        default that of the opcode's class.
+        Of BTH: ``opcode``, ``dest_qp``, ``psn`` (taken modulo its width), ``ack_req``; of IPv4: ``ttl`` and ``tos``.
+        The default of the latter is the class of the opcode.
     """
     of_ip = {"ttl": 64, "tos": tos_of(fields["opcode"])}
     of_ip |= {name: fields.pop(name) for name in of_ip if name in fields}

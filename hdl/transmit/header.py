@@ -114,7 +114,8 @@ class HeaderBuilder(wiring.Component):
             headers.i.p.pad.eq(sums.o.p.pad),
             headers.i.p.header.eq(Cat(
                 header(wire.ETH, dst=packet.dst_mac, src=mac, ethertype=wire.ETHERTYPE_IPV4),
-                header(wire.IPV4, tos=ecn, total_length=total_length, checksum=~twice, src=ip, dst=packet.dst_ip, **_FIXED),
+                header(wire.IPV4, tos=ecn, total_length=total_length, checksum=~twice, src=ip, dst=packet.dst_ip,
+                       **_FIXED),
                 header(wire.UDP, sport=packet.sport, dport=wire.ROCE_UDP_PORT, length=sums.o.p.udp_length),
                 header(wire.BTH, opcode=packet.opcode, migreq=1, pad_count=sums.o.p.pad, pkey=PKEY,
                        dest_qp=packet.dqpn, ack_req=packet.ack_req, psn=packet.psn),
