@@ -13,7 +13,7 @@ def check_algorithm(name: str) -> None:
         raise InvalidValue(f"congestion is {name!r}; choose one of {', '.join(ALGORITHMS)}")
 
 
-def flow_limit(name: str, *, psn: int, pmtu: int, probe_ns: int) -> FlowLimit | None:
+def flow_limit(name: str, *, psn: int, pmtu: int, probe_ns: int, cnp_interval_ns: int) -> FlowLimit | None:
     """Return the limit of a QP, or None without congestion control.
 
     Parameters
@@ -26,7 +26,10 @@ def flow_limit(name: str, *, psn: int, pmtu: int, probe_ns: int) -> FlowLimit | 
         Bytes.
     probe_ns
         Probe time-out: at least two round trips.
+    cnp_interval_ns
+        Interval in which the peer sends one congestion notification.
     """
     if name == "none":
         return None
-    return FlowLimit(name, pmtu=pmtu, psn=psn, line_bps=LINE_BPS, delay_ns=probe_ns // 2)
+    return FlowLimit(name, pmtu=pmtu, psn=psn, line_bps=LINE_BPS, delay_ns=probe_ns // 2,
+                     cnp_interval_ns=cnp_interval_ns)

@@ -12,8 +12,7 @@ PACKET_OVERHEAD = wire.DATA_HEADER_BYTES + wire.ICRC_BYTES + wire.LINE_OVERHEAD_
 FIRST_SHARE = 4       # before the first round trip is measured, this part of the limit is used
 ASKS = 4              # requests for an answer in a window
 CHUNKS = 8            # descriptors in the first bandwidth-delay product
-# Notifications that come sooner after one that counted have no effect: half of the interval in which a peer sends one.
-CNP_LEAST_NS = abi.REGISTER["cnp_interval_ns"].reset // 2
+CNP_INTERVAL_NS = abi.REGISTER["cnp_interval_ns"].reset
 
 
 class FlowLimit:
@@ -40,6 +39,8 @@ class FlowLimit:
         Rate of the port, in bit/s.
     delay_ns : int
         Round trip time that is assumed before the first measurement.
+    cnp_interval_ns : int
+        Interval in which the peer sends one congestion notification.
 
     Attributes
     ----------
@@ -56,10 +57,10 @@ class FlowLimit:
         PSN from which on nothing may be passed to the card.
     """
 
-    def __init__(self, name, *, pmtu, psn, line_bps, delay_ns):
+    def __init__(self, name, *, pmtu, psn, line_bps, delay_ns, cnp_interval_ns=CNP_INTERVAL_NS):
         self.packet = pmtu + PACKET_OVERHEAD
         self.chunk_bytes = max(pmtu, int(line_bps * delay_ns / 8e9) // CHUNKS)
-        self.ect, self._notified = name in MARKED, -CNP_LEAST_NS
+        self.ect, self._notified, self._least_apart = name in MARKED, None, cnp_interval_ns // 2
         settings = {} if self.ect else {"packet": self.packet}
         self._make = lambda delay_ns: create(name, line_bps, delay_ns, **settings)
         self.algorithm = self._make(delay_ns)      # that of the first measured round trip replaces it
@@ -134,8 +135,8 @@ class FlowLimit:
         self._arrived(arrived, before, now)
 
     def congested(self, now):
-        """Note a congestion notification."""
-        if now - self._notified >= CNP_LEAST_NS:
+        """Note a congestion notification. Within half an interval after one that counts, others have no effect."""
+        if self._notified is None or now - self._notified >= self._least_apart:
             self._notified = now
             self.algorithm.on_cnp(now)
             self._apply()

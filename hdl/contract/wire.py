@@ -152,7 +152,7 @@ DATA_OPCODES = frozenset({Opcode.WRITE_ONLY, Opcode.WRITE_ONLY_IMM, Opcode.RETX_
 RETX_OPCODES = frozenset({Opcode.RETX_WRITE, Opcode.RETX_WRITE_IMM})
 DRIVER_OPCODES = frozenset({Opcode.ACKNOWLEDGE, Opcode.LOSS_REPORT, Opcode.REPORT_REQUEST, Opcode.RECEIVE_LIMIT,
                             Opcode.CNP})
-# The class of these is their own. A probe stays behind the data before it, which its receiver would take for lost.
+# They have a separate traffic class. A probe has that of data: data that it overtakes counts as lost.
 CONTROL_OPCODES = DRIVER_OPCODES
 
 

@@ -11,7 +11,6 @@ from functools import partial
 import cocotb
 
 from weft.driver.application.file_transfer import Endpoint, post_receives, receive_file, send_file
-from weft.driver.device.capabilities import write_register
 from weft.driver.terms.enums import MTU
 from weft.driver.verbs.context import ContextConfig
 from weft.hdl.contract import wire
@@ -34,7 +33,7 @@ DELAY_NS, PMTU, LINE_GBPS = 1_000, 4096, 100
 INTERVAL_NS, APART_NS = 5_000, 15_000     # of notifications; between marked packets
 LENGTH = {"timed": 2 << 20, "rtl": 1 << 20}
 CABLE = LinkConfig(delay_ns=DELAY_NS)
-CONFIG = ContextConfig(congestion="dcqcn", ring_log2=8)
+CONFIG = ContextConfig(congestion="dcqcn", ring_log2=8, cnp_interval_ns=INTERVAL_NS)
 
 
 class Watch:
@@ -65,7 +64,6 @@ async def reactions(pair, length):
     for end, peer in ((a, b), (b, a)):
         await pair.call(end.connect, peer.connections, path_mtu=MTU[f"MTU_{PMTU}"])
     await pair.call(post_receives, b)
-    await pair.call(write_register, pair.devices["b"], "cnp_interval_ns", INTERVAL_NS)
     watch, sent = Watch(pair, a.qps[0].sender), []
 
     def send():

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from weft.driver.send.flow_limit import CNP_LEAST_NS
+from weft.driver.send.flow_limit import CNP_INTERVAL_NS
 from weft.driver.terms.enums import WCStatus, WROpcode
 from weft.driver.verbs.context import ContextConfig
 from weft.hdl.contract import abi, wire
@@ -20,7 +20,7 @@ from weft.tb.test import decoder
 from weft.tb.test.driver.faulty_link import Scenario, opcode_of
 
 SEED = drawn_seed(__name__)
-LENGTH, INTERVAL_NS = 1 << 19, abi.REGISTER["cnp_interval_ns"].reset
+LENGTH, INTERVAL_NS, LEAST_NS = 1 << 19, CNP_INTERVAL_NS, CNP_INTERVAL_NS // 2
 UNKNOWN_PEER, RING_LOG2 = 0x0B0B0B0B, 8
 CARDS = pytest.mark.parametrize("options", [{}, {"device_type": TimedDevice, "preset": "test"}],
                                 ids=["functional", "timed"])
@@ -185,15 +185,15 @@ def test_a_flood_of_the_peer_is_bounded_and_the_rate_recovers(options):
         scene.receive(*[scene.forged()] * 20)
         scene.settle(10_000)
     lasted = scene.pair.now_ns() - begin
-    assert 10 < len(scene.notified) <= lasted / CNP_LEAST_NS + 1
-    assert all(later - earlier >= CNP_LEAST_NS for earlier, later in itertools.pairwise(scene.notified))
+    assert 10 < len(scene.notified) <= lasted / LEAST_NS + 1
+    assert all(later - earlier >= LEAST_NS for earlier, later in itertools.pairwise(scene.notified))
     least = flow.algorithm.rate
     assert flow.algorithm.settings.least_mbps * 1e6 <= least < 1e9
     assert flow.end - flow.heard == 1, "one packet is always allowed"
     scene.write()
     for _ in range(40):
         scene.write()
-    assert flow.algorithm.rate > 4 * least and len(scene.notified) <= lasted / CNP_LEAST_NS + 1
+    assert flow.algorithm.rate > 4 * least and len(scene.notified) <= lasted / LEAST_NS + 1
     scene.close()
 
 

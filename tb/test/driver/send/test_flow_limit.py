@@ -6,7 +6,7 @@ import random
 import pytest
 
 from weft.driver.protocol.segment import Request
-from weft.driver.send.flow_limit import CNP_LEAST_NS, PACKET_OVERHEAD, FlowLimit
+from weft.driver.send.flow_limit import CNP_INTERVAL_NS, PACKET_OVERHEAD, FlowLimit
 from weft.driver.send.sender import Sender
 from weft.driver.send.standard_sender import StandardSender
 from weft.driver.terms.enums import MTU, WCStatus, WROpcode
@@ -21,7 +21,7 @@ from weft.tb.sim.pair.operation_pair import OperationPair
 from weft.tb.test.driver.send.test_sender import loss_report
 
 PSN, PMTU, LINE = 100, 1024, 100e9
-DELAY_NS, LENGTH = 10_000, 1 << 20
+DELAY_NS, LENGTH, LEAST_NS = 10_000, 1 << 20, CNP_INTERVAL_NS // 2
 
 
 def make_sender(name="swift", kind=Sender, length=LENGTH):
@@ -207,11 +207,11 @@ def test_notifications_lower_the_window_and_are_limited():
     assert flow.end - flow.heard == product // flow.packet
     sender.on_cnp(2 * DELAY_NS)
     assert flow.algorithm.rate == LINE / 2 and flow.end - flow.heard == product // 2 // flow.packet
-    for now in range(2 * DELAY_NS, 2 * DELAY_NS + CNP_LEAST_NS, 1_000):
+    for now in range(2 * DELAY_NS, 2 * DELAY_NS + LEAST_NS, 1_000):
         sender.on_cnp(now)
     assert flow.algorithm.rate == LINE / 2
     for n in range(1, 50):
-        sender.on_cnp(2 * DELAY_NS + n * CNP_LEAST_NS)
+        sender.on_cnp(2 * DELAY_NS + n * LEAST_NS)
     assert flow.algorithm.rate == flow.algorithm.settings.least_mbps * 1e6 and flow.end - flow.heard == 1
 
 

@@ -333,7 +333,7 @@ def test_far_psn_changes_nothing(psn):
 
 
 def test_a_marked_packet_is_answered_with_one_notification_in_an_interval():
-    """Packets of strangers are not answered; notifications of the peer change nothing."""
+    """Packets of unknown peers are not answered; notifications of the peer change nothing."""
     peer = Peer()
 
     def marks(ip=IPS[0]):
