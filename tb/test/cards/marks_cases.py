@@ -70,16 +70,14 @@ async def marks(dut):
         counters, board = crossing.counters[side], crossing.pair.scoreboards[side]
         dropped = counters["drop_stale_psn"] + counters["drop_duplicate"]
         assert marking.marks[side] - dropped <= counters["rx_marked"] <= marking.marks[side]
-        assert board.seen["MARKED"] == contexts[side].counts["CNP"] == contexts[peer].counts["cnps_received"] > 4
-        assert contexts[side].counts["CNP"] == len(marking.cnps[peer])
+        assert board.seen["MARKED"] == contexts[side].counts["CNP"]
+        assert contexts[side].counts["CNP"] >= contexts[peer].counts["cnps_received"] == len(marking.cnps[peer]) > 4
         for qpn in {qpn for _, qpn in marking.cnps[peer]}:
             times = [at for at, to in marking.cnps[peer] if to == qpn]
-            assert all(later - earlier > INTERVAL_NS / 2 for earlier, later in zip(times, times[1:], strict=False))
+            assert len(times) - 2 <= (times[-1] - times[0]) / INTERVAL_NS, "each may be late, not all of them"
     assert len(marking.seen) == len(marking.cnps["a"])
     drops = crossing.counters["a"]
     assert marking.forged == 3 * len(marking.cnps["a"])
     assert drops["drop_wrong_peer"] == drops["drop_bad_icrc"] == len(marking.cnps["a"])
     assert drops["drop_stale_generation"] + drops["drop_unknown_qp"] == len(marking.cnps["a"])
-    rates = [qp.sender.flow.algorithm.rate for end in crossing.endpoints.values() for qp in end.qps if qp.sender]
-    dut._log.info("%s marks, %s notifications, rates %s", marking.marks,
-                  {side: len(of) for side, of in marking.cnps.items()}, rates)
+    dut._log.info("%s marks, %s notifications", marking.marks, {side: len(of) for side, of in marking.cnps.items()})
