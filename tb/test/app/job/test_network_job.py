@@ -142,7 +142,7 @@ def test_marks_prevent_losses_of_an_incast(tmp_path):
     """Above 100 KiB some packets are marked. Only probes cannot be; control frames have their own queue."""
     report = run_on(tmp_path, "incast-3", 1_000_000, loss=0.0, congestion="dcqcn", pmtu=4096)
     port, driver = report["fabric"]["ports"]["s to b"], report["driver"]
-    assert report["ok"] and report["packets_lost"] == 0 and report["goodput_gbps"] > 60
+    assert report["ok"] and report["packets_lost"] == 0 and report["goodput_gbps"] > 40
     assert port["marked"] == report["counters"]["b"]["rx_marked"] > 20
     sent = report["packets_sent"]
     assert sent <= port["queued"]["data"] <= 1.3 * sent and port["queued"]["control"] == 0
