@@ -178,7 +178,7 @@ class Card(wiring.Component):
             self.tables.enable.eq(command.tables_clear),
             *[subsystem.enable.eq(supervisor.enable) for subsystem in (self.transmit, self.receive)],
             *[edge.hold.eq(supervisor.hold) for edge in (self.endpoint, last)],
-            *[subsystem.time_ns.eq(supervisor.time_ns) for subsystem in (self.adamap, self.nic_rx)],
+            *[subsystem.time_ns.eq(supervisor.time_ns) for subsystem in (self.adamap, self.nic_rx, self.receive)],
         ]
 
     def _wire_commands(self, m):
@@ -203,6 +203,8 @@ class Card(wiring.Component):
             rings.retire[ring].eq(command.retire),
             self.transmit.drain_request.eq(command.drain_request),
             self.receive.drain_request.eq(command.drain_request),
+            self.receive.created.eq(command.qp_control.create.valid & command.qp_control.create.ready),
+            self.receive.created_index.eq(command.qp_control.create.p.qpn),
             command.drain_done.eq(self.transmit.drain_done & self.receive.drain_done),
         ]
 

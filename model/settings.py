@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from weft.driver.congestion.on_cards import ON_CARDS, why_not
+from weft.driver.congestion.algorithms import ALGORITHMS
 from weft.driver.terms.settings import BadSetting, BadSettings, Field, Setting, check, fields, unknown, words
 from weft.hdl.contract import params, wire
 
@@ -41,15 +41,9 @@ def chance(text: str, **more: Any) -> Setting:
     return Setting(text, least=0, most=1, **more)
 
 
-def _congestion(text: str) -> str:
-    if reason := why_not(text):
-        raise ValueError(reason)
-    return text
-
-
 # Settings that several commands share.
 SEED = Setting("Seed of every random choice.", least=0, most=SEED_MAX)
 RTT_US = Setting("Round trip time of the link.", unit="microseconds", least=0, most=1_000_000)
-CONGESTION = Setting("Congestion control of all queue pairs.", choices=ON_CARDS, read=_congestion)
+CONGESTION = Setting("Congestion control of all queue pairs.", choices=tuple(ALGORITHMS))
 PRESET = Setting("Size of the cards.", choices=tuple(params.PRESETS))
 PMTUS = tuple(wire.PMTUS.values())

@@ -12,6 +12,8 @@ ALGORITHMS: dict[str, tuple[type[Any], type[Any]]] = {     # class, and class of
     "none": (NoControl, NoneSettings), "dcqcn": (Dcqcn, DcqcnSettings), "swift": (Swift, SwiftSettings),
     "rate-match": (RateMatch, RateMatchSettings)}
 
+MARKED = frozenset({"dcqcn"})       # their signal are marks of switches: packets leave as ECT(0)
+
 
 def create(name: str, line_bps: float, delay_ns: float, **settings: Any) -> Algorithm:
     """Return an algorithm for a connection.

@@ -54,7 +54,7 @@ class Dcqcn:
     alpha: float
     delay_ns: float         # smallest
     alpha_at_ns: float      # beginning of alpha's period; -1 before the first notification
-    timer_at_ns: float      # beginning of the timer's period
+    timer_at_ns: float      # beginning of the timer's period, after the first notification
     timer_count: int
     bytes: int
     byte_count: int
@@ -83,11 +83,11 @@ class Dcqcn:
             self.alpha_at_ns += periods * s.alpha_us * 1e3
             for _ in range(min(periods, _PERIODS_MAX)):
                 self.alpha *= 1 - s.gain
-        periods = int((now_ns - self.timer_at_ns) / (s.timer_us * 1e3))
-        self.timer_at_ns += periods * s.timer_us * 1e3
-        for _ in range(min(periods, _PERIODS_MAX)):
-            self.timer_count += 1
-            _increase(self)
+            periods = int((now_ns - self.timer_at_ns) / (s.timer_us * 1e3))
+            self.timer_at_ns += periods * s.timer_us * 1e3
+            for _ in range(min(periods, _PERIODS_MAX)):
+                self.timer_count += 1
+                _increase(self)
         self.bytes += acked
         periods = self.bytes // s.byte_counter
         self.bytes -= periods * s.byte_counter

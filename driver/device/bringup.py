@@ -20,6 +20,7 @@ class CardSettings(Protocol):
     node_age_ns: int
     prefetch_depth: int
     prefetch_watermark: int
+    cnp_interval_ns: int
 
     @property
     def pfc_word(self) -> int: ...
@@ -63,6 +64,7 @@ def set_registers(device: Device, config: CardSettings, capabilities: Capabiliti
         ("prefetch_depth", depth),
         ("prefetch_watermark", min(config.prefetch_watermark, depth)),
         ("pfc", config.pfc_word),
+        ("cnp_interval_ns", config.cnp_interval_ns),
     ):
         write_register(device, name, value)
 

@@ -84,6 +84,7 @@ class QpEngine:
         self.on_card = self.in_error = self.leaving = self.draining = self.looped = False
         self._notify, self._notify_drained, self._received = notify, False, False
         self.card_notified = None
+        self._ect = False            # switches may mark what the sender sends
         self._port = self._ports = None      # port taken instead of the first one; source of those of answers
         self._asked = []             # ports of questions
         self._reported = True        # the receiver got a report since it last settled
@@ -108,6 +109,8 @@ class QpEngine:
         """Start to send."""
         self.sender = self._resources.sender = sender
         sender.in_turn = self.operations.fail_in_turn
+        if sender.flow is not None and sender.flow.ect:
+            self._ect, self._header_template = True, None
         if self._searches_path:
             sender.search_path(f"{self.qp_num}/{self.path.qpn}", self._take_port)
         self.wake()
@@ -217,6 +220,9 @@ class QpEngine:
             self._received = True
             if self.sender is None:
                 self._notify(EventType.COMM_EST)
+        if kind is abi.ReportKind.MARKED:
+            self._notify_peer()
+            return
         self._mark_active(self)
         self._reported = True
         if kind is abi.ReportKind.TX_ERROR:
@@ -226,6 +232,12 @@ class QpEngine:
         if kind is abi.ReportKind.QP_ERROR:
             self._notify(EventType.QP_FATAL)
             self.fail(WCStatus.FATAL_ERR)
+
+    def _notify_peer(self):
+        """Notify the peer of a mark at once; the card has limited such reports to one per interval."""
+        frame = ControlFrame(wire.Opcode.CNP, 0)
+        if self._may_send(frame):
+            self.card.send_control(self, frame)
 
     def _on_refused(self, report):
         """Handle a descriptor that the local card rejected."""
@@ -253,6 +265,10 @@ class QpEngine:
             if self.sender:
                 requester = self.operations.requester
                 self.sender.on_ack(frame.psn, frame.syndrome, now, frame.msn, requester.started, requester.oldest_psn)
+        elif frame.opcode is wire.Opcode.CNP:
+            self.card.counts["cnps_received"] += 1
+            if self.sender:
+                self.sender.on_cnp(now)
         elif frame.opcode is wire.Opcode.LOSS_REPORT:
             self.card.counts["loss_reports_received"] += 1
             if self.sender and len(frame.payload) >= abi.BLOCK_BYTES:
@@ -397,7 +413,7 @@ class QpEngine:
     def header_template(self):
         """Header template of everything that the QP sends; renewed when :attr:`path` changes."""
         if self._header_template is None or self._header_template.path is not self.path:
-            self._header_template = HeaderTemplate(self.path, self.card, self.index, self.sport)
+            self._header_template = HeaderTemplate(self.path, self.card, self.index, self.sport, ect=self._ect)
         return self._header_template
 
     def descriptors(self, works):

@@ -10,7 +10,7 @@ from .words import place, words
 
 _IP_AT, _UDP_AT = wire.ETH.size_bytes, wire.ETH.size_bytes + wire.IPV4.size_bytes
 _IP, _UDP, _SPORT = words(wire.IPV4, "src"), words(wire.UDP, "length"), words(wire.UDP, "sport")
-_BTH = words(wire.BTH, "opcode", ("solicited", 8), ("_resv8", 32), ("ack_req", 32))
+_BTH = words(wire.BTH, "opcode", ("solicited", 8), ("ecn", 32), ("ack_req", 32))
 _PAD_SHIFT, _PAD_MASK = place(wire.BTH, "solicited", 8, "pad_count")
 _QPN_MASK, _PSN_MASK = (1 << wire.QPN_BITS) - 1, (1 << wire.PSN_BITS) - 1
 _AETH = words(wire.AETH, ("syndrome", 32))
@@ -59,6 +59,8 @@ def control_extension(frame):
     """Return the packed extension header of a :class:`~weft.driver.protocol.control.ControlFrame`."""
     if frame.opcode is _ACKNOWLEDGE:
         return _AETH.pack(frame.syndrome << _SYNDROME_SHIFT | frame.msn & _MSN_MASK)
+    if frame.opcode is wire.Opcode.CNP:
+        return wire.CNPH.pack()
     if frame.opcode is wire.Opcode.RECEIVE_LIMIT:
         return wire.LIMH.pack(limited=int(frame.limited),
                               serial=frame.serial % (1 << wire.LIMIT_SERIAL_BITS))

@@ -12,6 +12,7 @@ _DECODERS = {kind: layout.unpack for kind, layout in abi.REPORT_LAYOUT.items()} 
     abi.ReportKind.NODE: abi.NODE.unpack, abi.ReportKind.MESSAGE_END: arrival, abi.ReportKind.PROGRESS: arrival}
 _KINDS = {int(kind): (kind, kind.name, decode) for kind, decode in _DECODERS.items()}
 _KIND_BITS = _KIND_MASK << _KIND_AT      # of the first byte
+_REPEATED = frozenset({abi.ReportKind.ERROR, abi.ReportKind.MARKED})
 _ARRIVED = frozenset({abi.ReportKind.MESSAGE_END << _KIND_AT, abi.ReportKind.PROGRESS << _KIND_AT})
 
 
@@ -39,7 +40,7 @@ class ReportWorker:
     ----------
     counts : Counter
         Reports by kind name; ``unknown`` kinds; ``stale`` for those of destroyed QPs; ``failed`` for those that raised;
-        ``errors_dropped`` for ERROR reports that :meth:`collect` had no space for.
+        ``errors_dropped`` for ERROR and MARKED reports that :meth:`collect` had no space for.
     collected : deque of bytes
         Entries that were taken from the ring and not dispatched.
     """
@@ -55,7 +56,8 @@ class ReportWorker:
     def collect(self):
         """Free the ring without dispatching its entries, which the next :meth:`progress` does.
 
-        With ``COLLECTED_MAX`` entries or more, ERROR reports are dropped: they only report dropped packets.
+        With ``COLLECTED_MAX`` entries or more, reports of dropped and of marked packets are dropped: a peer can cause
+        any number of them.
         """
         while len(self.collected) < 2 * self.COLLECTED_MAX and self._take():
             pass
@@ -67,7 +69,7 @@ class ReportWorker:
         refusals = not _ARRIVED.issuperset([entry[0] & _KIND_BITS for entry in entries]) and any(
             map(_reports_drop, entries))
         if len(self.collected) >= self.COLLECTED_MAX:
-            kept = [entry for entry in entries if _kind(entry) != abi.ReportKind.ERROR]
+            kept = [entry for entry in entries if _kind(entry) not in _REPEATED]
             self.counts["errors_dropped"] += len(entries) - len(kept)
             entries = kept
         self.collected.extend(entries)

@@ -1,6 +1,6 @@
 """Choice of the congestion control of a QP on a card."""
 
-from ..congestion.on_cards import why_not
+from ..congestion.algorithms import ALGORITHMS
 from ..terms.errors import InvalidValue
 from .flow_limit import FlowLimit
 
@@ -8,25 +8,28 @@ LINE_BPS = 100e9
 
 
 def check_algorithm(name: str) -> None:
-    """Raise InvalidValue if cards do not have an algorithm."""
-    if reason := why_not(name):
-        raise InvalidValue(f"congestion is {name!r}; {reason}")
+    """Raise InvalidValue if there is no such algorithm."""
+    if name not in ALGORITHMS:
+        raise InvalidValue(f"congestion is {name!r}; choose one of {', '.join(ALGORITHMS)}")
 
 
-def flow_limit(name: str, *, psn: int, pmtu: int, probe_ns: int) -> FlowLimit | None:
+def flow_limit(name: str, *, psn: int, pmtu: int, probe_ns: int, cnp_interval_ns: int) -> FlowLimit | None:
     """Return the limit of a QP, or None without congestion control.
 
     Parameters
     ----------
     name
-        One of :data:`~weft.driver.congestion.on_cards.ON_CARDS`.
+        Key of :data:`~weft.driver.congestion.algorithms.ALGORITHMS`.
     psn
         First PSN.
     pmtu
         Bytes.
     probe_ns
         Probe time-out: at least two round trips.
+    cnp_interval_ns
+        Interval in which the peer sends one congestion notification.
     """
     if name == "none":
         return None
-    return FlowLimit(name, pmtu=pmtu, psn=psn, line_bps=LINE_BPS, delay_ns=probe_ns // 2)
+    return FlowLimit(name, pmtu=pmtu, psn=psn, line_bps=LINE_BPS, delay_ns=probe_ns // 2,
+                     cnp_interval_ns=cnp_interval_ns)

@@ -2,9 +2,9 @@
 
 import collections
 
-from weft.hdl.contract import wire
+from weft.hdl.contract import abi, wire
 
-from ..congestion.algorithms import create
+from ..congestion.algorithms import MARKED, create
 from .departures import Departures
 
 # Bytes on the line beside the payload.
@@ -12,6 +12,7 @@ PACKET_OVERHEAD = wire.DATA_HEADER_BYTES + wire.ICRC_BYTES + wire.LINE_OVERHEAD_
 FIRST_SHARE = 4       # before the first round trip is measured, this part of the limit is used
 ASKS = 4              # requests for an answer in a window
 CHUNKS = 8            # descriptors in the first bandwidth-delay product
+CNP_INTERVAL_NS = abi.REGISTER["cnp_interval_ns"].reset
 
 
 class FlowLimit:
@@ -25,6 +26,9 @@ class FlowLimit:
     A round trip lasts from the time at which the driver sees that a packet left the card to its acknowledgement. When
     both are seen in one round, it is no measurement. The delays of both hosts are part of it.
 
+    The card does not pace. So the window of an algorithm that controls the rate by marks is at most the rate times the
+    smallest round trip, and at least one packet.
+
     Parameters
     ----------
     name : str
@@ -35,12 +39,16 @@ class FlowLimit:
         Rate of the port, in bit/s.
     delay_ns : int
         Round trip time that is assumed before the first measurement.
+    cnp_interval_ns : int
+        Interval in which the peer sends one congestion notification.
 
     Attributes
     ----------
     algorithm : Algorithm
     packet : int
         Bytes of a whole packet on the wire.
+    ect : bool
+        Marks are the signal of the algorithm.
     rtt_ns, least_ns : int or None
         Latest and smallest round trip time.
     heard : int
@@ -49,10 +57,12 @@ class FlowLimit:
         PSN from which on nothing may be passed to the card.
     """
 
-    def __init__(self, name, *, pmtu, psn, line_bps, delay_ns):
+    def __init__(self, name, *, pmtu, psn, line_bps, delay_ns, cnp_interval_ns=CNP_INTERVAL_NS):
         self.packet = pmtu + PACKET_OVERHEAD
         self.chunk_bytes = max(pmtu, int(line_bps * delay_ns / 8e9) // CHUNKS)
-        self._make = lambda delay_ns: create(name, line_bps, delay_ns, packet=self.packet)
+        self.ect, self._notified, self._least_apart = name in MARKED, None, cnp_interval_ns // 2
+        settings = {} if self.ect else {"packet": self.packet}
+        self._make = lambda delay_ns: create(name, line_bps, delay_ns, **settings)
         self.algorithm = self._make(delay_ns)      # that of the first measured round trip replaces it
         self.rtt_ns = self.least_ns = None
         self.heard = self._left = self._asked = psn
@@ -63,6 +73,8 @@ class FlowLimit:
 
     def _apply(self):
         most = self.algorithm.limit if self.rtt_ns is not None else self.algorithm.limit // FIRST_SHARE
+        if self.ect and self.rtt_ns is not None:
+            most = min(most, int(self.algorithm.rate * self.least_ns / 8e9))
         self._window = max(1, most // self.packet)
         self.end = self.heard + self._window - self._missing
 
@@ -121,6 +133,13 @@ class FlowLimit:
         arrived, self.heard = max(0, heard - self.heard - count), heard
         self.algorithm.on_loss(now, count * self.packet)
         self._arrived(arrived, before, now)
+
+    def congested(self, now):
+        """Note a congestion notification. Within half an interval after one that counts, others have no effect."""
+        if self._notified is None or now - self._notified >= self._least_apart:
+            self._notified = now
+            self.algorithm.on_cnp(now)
+            self._apply()
 
     def _arrived(self, packets, in_flight, now):
         if packets:

@@ -365,6 +365,11 @@ class Sender:
         if self.awaits_peer:
             self.timer.restart(now)
 
+    def on_cnp(self, now):
+        """Handle a congestion notification of the peer."""
+        if self.failed is None and self.flow is not None:
+            self.flow.congested(now)
+
     def on_loss_report(self, node, now):
         """Handle a LOSS_REPORT frame with its unpacked NODE."""
         if self.failed is not None:

@@ -53,8 +53,11 @@ class ContextConfig:
         A QP whose probes go unanswered changes its UDP source port, and so its path: see
         :class:`~weft.driver.send.path_search.PathSearch`.
     congestion : str
-        Congestion control of each QP that does not choose another one: ``none``, ``swift`` or ``rate-match``. See
+        Congestion control of each QP that does not choose another one: ``none``, ``swift``, ``dcqcn`` or
+        ``rate-match``. See
         :class:`~weft.driver.send.flow_limit.FlowLimit`.
+    cnp_interval_ns : int
+        Least time between two congestion notifications to the peer of a QP; the peer's value is taken to be the same.
     keep_qp_num : bool
         A QP keeps its number over RESET, as in the verbs. Then only the PSN distinguishes packets of an earlier
         incarnation that are still in flight from packets of the current one. Otherwise each incarnation has a different
@@ -93,6 +96,7 @@ class ContextConfig:
     reset: bool = True
     path_search: bool = True
     congestion: str = "none"
+    cnp_interval_ns: Annotated[int, Range(0, (1 << 20) - 1)] = abi.REGISTER["cnp_interval_ns"].reset
     keep_qp_num: bool = False
     time_wait_qps: Annotated[int, Range(0, _WORD)] = 0
     pfc_priority: int | None = None

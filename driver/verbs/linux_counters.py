@@ -19,11 +19,14 @@ CARD = {
     "duplicate_request": ("drop_duplicate", "drop_stale_psn"),
     "resp_remote_access_errors": ("drop_bad_key", "drop_out_of_range", "drop_no_permission", "drop_wrong_pd"),
     "resp_local_length_error": ("drop_length_mismatch",),
+    "np_ecn_marked_roce_packets": ("rx_marked",),
 }
 DRIVER = {
     "local_ack_timeout_err": ("probe_timeouts",),
     "packet_seq_err": ("loss_reports_received",),
     "rnr_nak_retry_err": ("rnr_naks_received",),
+    "np_cnp_sent": ("CNP",),
+    "rp_cnp_handled": ("cnps_received",),
     "path_changes": ("path_changes",),      # without an equivalent
 }
 # Of a port (IBTA 1.7, 16.1.3.5); those of data are in units of four bytes of payload.

@@ -98,6 +98,7 @@ PUSH_RING = Ring.SEND
 MSIX_PBA_OFFSET = 0xC000
 
 NODE_AGE_MAX_NS = 1 << 23
+MARK_STEP_NS = 256
 REGISTERS = [
     Register("magic", 0x000, _RO, "`WEFT` in ASCII.", reset=MAGIC),
     Register("version", 0x004, _RO, "Interface version: major in bits 31:24, minor in 23:16, patch in 15:0.",
@@ -107,7 +108,8 @@ REGISTERS = [
     Register("cap_misc", 0x010, _RO,
              "Knitting extents in 7:0, MSI-X vectors in 15:8, largest prefetch depth in 23:16, n in 31:24: an extent "
              "has less than 2^n - 1 blocks."),
-    Register("cap_transmit", 0x014, _RO, "Largest inline payload of a WORK_INLINE, bytes, in 7:0; 0: no support."),
+    Register("cap_transmit", 0x014, _RO, "Largest inline payload of a WORK_INLINE, bytes, in 7:0; "
+             "descriptors that the pacer holds in 31:16. 0: no support."),
     Register("control", 0x020, _RW,
              "Bit 0: receive and transmit enabled. Bit 1: reset of everything but the PCIe side, while set."),
     Register("status", 0x024, _RO,
@@ -130,10 +132,17 @@ REGISTERS = [
     Register("prefetch_depth", 0x05C, _RW, "Nodes cached per recovering QP, 1 to the build's maximum.", reset=4),
     Register("prefetch_watermark", 0x060, _RW,
              "A fetch starts when fewer nodes than this are left in the cache.", reset=4),
+    Register("cnp_interval_ns", 0x064, _RW,
+             "Least time between two reports MARKED of a QP, nanoseconds, 20 bits; rounded up to a multiple of "
+             f"{MARK_STEP_NS}.", reset=50_000),
     Register("link_doorbell", 0x080, _DB,
              "Nodes were linked for a QP: a LINK_DOORBELL word, one 8-byte write.", width=64),
     Register("cum_doorbell", 0x088, _DB,
              "Oldest PSN of a QP not yet acknowledged: a CUM_DOORBELL word, one 8-byte write.", width=64),
+    Register("rate_doorbell", 0x090, _DB,
+             "Rate of a QP's paced packets: a RATE_DOORBELL word, one 8-byte write.", width=64),
+    Register("limit_doorbell", 0x098, _DB,
+             "PSN at which a QP's paced packets wait: a LIMIT_DOORBELL word, one 8-byte write.", width=64),
 ]
 for _ring in Ring:
     _at = RING_BASE + RING_STRIDE * _ring
@@ -225,6 +234,7 @@ COUNTERS = [
     ("rx_pauses", "Pauses of the card's priority that the peer requested or ended."),
     ("pause_cycles", "Cycles of pause, with or without a frame to hold back."),
     ("pause_storms", "Number of times that the peer's pauses began to be ignored, because there were too many."),
+    ("rx_marked", "Data packets accepted that switches had marked CE."),
 ]
 COUNTER_INDEX = {name: i for i, (name, _) in enumerate(COUNTERS)}
 COUNTER_WIDTH = 48
@@ -275,6 +285,15 @@ CUM_DOORBELL = Layout("CUM_DOORBELL", "Cumulative PSN of a QP.", [
     Field("qpn", 24, "Index of the QP."), Field("generation", 8),
     Field("psn", 32, "32-bit PSN; every older one is acknowledged.")], size_bytes=8)
 
+PACE_SCALE = 16       # log2 of the units of `gap` in a nanosecond per byte
+RATE_DOORBELL = Layout("RATE_DOORBELL", "Rate of a QP's paced packets, and whether their PSN is limited.", [
+    Field("qpn", 24, "Index of the QP."),
+    Field("gap", 30, f"Time of a byte on the line, frame overhead included, in 2^-{PACE_SCALE} ns. 0: no gap."),
+    Field("limited", 1, "The PSN of the newest LIMIT_DOORBELL of the QP holds."), Field("_r0", 9)], size_bytes=8)
+LIMIT_DOORBELL = Layout("LIMIT_DOORBELL", "Limit of a QP's paced packets.", [
+    Field("qpn", 24, "Index of the QP."), Field("_r0", 8),
+    Field("psn", 32, "32-bit PSN; new packets from this one on wait, less than 2^31 ahead.")], size_bytes=8)
+
 STATUS_BLOCK = _host("STATUS_BLOCK", "Written by the card after host-to-card rings advanced.",
     *[(f"{r.name.lower()}_cons", 32, f"Descriptors of {r.name} finished: free running.") for r in HOST_TO_CARD],
     ("_reserved", 384))
@@ -305,7 +324,9 @@ def _work(name: str, doc: str, *source: tuple) -> Layout:
         ("retransmit", 1, "Packets carry RSNs, counted up from `rsn`."),
         ("pmtu", 3, "IBTA enumeration, 1 (256) to 5 (4096)."),
         ("inline", 1, "It is a WORK_INLINE."),
-        ("_r0", 5),
+        ("paced", 1, "The pacer takes it, and the ring goes on. Not with `inline`."),
+        ("ect", 1, "Packets leave as ECT(0), otherwise as Not-ECT."),
+        ("_r0", 3),
         ("sqpn", 24, "Index of the local QP."),
         ("dqpn", 24, "Peer's QPN."),
         *source,
@@ -480,6 +501,8 @@ class ReportKind(enum.IntEnum):
     QP_ERROR = 7     # the list of a QP is broken; the QP is in ERR: REPORT_EVENT
     TX_ERROR = 8     # a work descriptor was rejected: REPORT_EVENT
     UNMATCHED = 9    # a retransmission was placed without matching, its hole is filled: REPORT_EVENT
+    PACED = 10       # the last packet of a paced descriptor is on its way to the line: REPORT_EVENT
+    MARKED = 11      # data packets arrived with the mark CE; at most one per QP and `cnp_interval_ns`: REPORT_EVENT
 
 
 _REPORT_HEADER = (("phase", 1, "Lap phase."), ("kind", 5, "", ReportKind))
@@ -497,18 +520,20 @@ REPORT_RETIRE = _host("REPORT_RETIRE", "Kind RETIRE: the block returns to the dr
 
 HOLES_BITS = 24     # of a count of holes: less than 2^23 are outstanding
 
-REPORT_EVENT = _host("REPORT_EVENT", "Kinds MESSAGE_END, PROGRESS, PROBE, ERROR, QP_ERROR, TX_ERROR, UNMATCHED.",
+REPORT_EVENT = _host("REPORT_EVENT", "Kinds MESSAGE_END, PROGRESS, PROBE, ERROR, QP_ERROR, TX_ERROR, UNMATCHED, "
+    "PACED, MARKED.",
     *_REPORT_HEADER, ("has_imm", 1, "The packet carried an immediate."),
     ("retransmission", 1, "It was a retransmission."),
     ("reason", 8, "Reason of the drop.", Reason), ("opcode", 8, "BTH opcode."), ("_r0", 40),
     ("qpn", 24, "Index of the local QP."), ("generation", 8),
-    ("psn", 32, "32-bit PSN of the packet (PROBE: next to be sent)."),
+    ("psn", 32, "32-bit PSN of the packet (PROBE: next to be sent; PACED: after the last packet)."),
     ("base", 32, "Window base: every older PSN was received or counted as a hole."),
     ("holes", HOLES_BITS, "Holes counted by this QP's window so far; free running."), ("_r2", 8),
     ("va", 64, "RETH address."),
     ("key", 32, "RETH key."), ("length", 32, "RETH length."),
     ("imm", 32, "Immediate data."), ("rsn", 32, "RSN of the packet (PROBE: next to be sent, 24 bits)."),
-    ("src_ip", 32, "Sender."), ("_r1", 96))
+    ("src_ip", 32, "Sender."), ("time_ns", 48, "PACED: time at which the last packet was complete."),
+    ("marked", 16, "MARKED: data packets of the QP with the mark CE so far; free running."), ("_r1", 32))
 REPORT_LAYOUT = {ReportKind.NODE: REPORT_NODE, ReportKind.RETIRE: REPORT_RETIRE}
 REPORT_LAYOUT.update({k: REPORT_EVENT for k in ReportKind if k not in REPORT_LAYOUT})
 

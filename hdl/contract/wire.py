@@ -16,6 +16,7 @@ LOSS_REPORT      RSNH, then the 64 bytes of the Adamap node
 PROBE            RSNH (``psn`` and ``rsn`` are the next ones to be sent)
 REPORT_REQUEST   RSNH (``rsn`` is the first one missing)
 RECEIVE_LIMIT    LIMH (while ``limited``, no new data from ``psn`` on)
+CNP              CNPH (annex A17.9.3: data of the destination's QP was marked CE)
 ===============  ==================================================
 """
 
@@ -46,6 +47,11 @@ UD_SEND_ONLY = 0x64     # the BTH opcode of a management datagram; DETH and MAD_
 MAD_BYTES = 256
 ICRC_BYTES = 4
 MIN_FRAME_BYTES = 60  # without FCS
+NOT_ECT, ECT0, CE = 0, 2, 3     # of the ECN field, the low bits of `tos` (RFC 3168)
+ECN_MASK = 3
+CONTROL_DSCP = 48               # of the frames with CONTROL_OPCODES: CS6, network control (RFC 4594); data has 0
+DSCP_SHIFT = 2
+BECN = 0x40
 LINE_OVERHEAD_BYTES = 24  # of a frame: preamble with its delimiter, FCS, gap (IEEE 802.3)
 PMTUS = {1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096}  # IBTA enumeration
 
@@ -56,6 +62,7 @@ class Opcode(enum.IntEnum):
     WRITE_ONLY = 0x0A
     WRITE_ONLY_IMM = 0x0B
     ACKNOWLEDGE = 0x11
+    CNP = 0x81
     RETX_WRITE = 0xC0
     RETX_WRITE_IMM = 0xC1
     LOSS_REPORT = 0xC2
@@ -102,9 +109,10 @@ UDP = _wire("UDP", "UDP header; the checksum is zero, as RoCEv2 allows.", [
     ("sport", 16, "Flow entropy."), ("dport", 16, "4791."), ("length", 16, "Header and payload, bytes."),
     ("checksum", 16, "0.")], 8)
 BTH = _wire("BTH", "Base transport header.", [
-    ("opcode", 8, "", Opcode), ("solicited", 1, "Solicited event."), ("migreq", 1, "Migration state, 1."),
+    ("opcode", 8, "", Opcode), ("solicited", 1, "Solicited event."), ("migreq", 1, "Migration state, 1; 0 in a CNP."),
     ("pad_count", 2, "Bytes of padding after the payload."), ("version", 4, "0."), ("pkey", 16, "0xFFFF."),
-    ("_resv8", 8), ("dest_qp", 24, "Destination QPN."), ("ack_req", 1, "Last packet of a message: report it."),
+    ("ecn", 8, "FECN in bit 7, BECN in bit 6, which is set in a CNP."),
+    ("dest_qp", 24, "Destination QPN."), ("ack_req", 1, "Last packet of a message: report it."),
     ("_resv7", 7), ("psn", 24, "Packet sequence number.")], 12)
 RETH = _wire("RETH", "RDMA extended header: destination of the payload.", [
     ("va", 64, "Virtual address of the first byte."), ("rkey", 32, "Remote key."),
@@ -117,6 +125,7 @@ IMMDT = _wire("ImmDt", "Immediate data.", [("imm", 32, "")], 4)
 RSNH = _wire("RSNH", "Retransmission header (Weft).", [
     ("_resv8", 8),
     ("rsn", 24, "Retransmission sequence number, modulo 2^24.")], 4)
+CNPH = _wire("CNPH", "Rest of a congestion notification packet.", [("_resv128", 128)], 16)
 LIMH = _wire("LIMH", "Receive-limit header (Weft).", [
     ("_resv8", 8),
     ("limited", 1, "There is a limit."),
@@ -133,6 +142,7 @@ EXTENSIONS: dict[int, tuple[Layout, ...]] = {
     Opcode.RETX_WRITE: (RETH, RSNH),
     Opcode.RETX_WRITE_IMM: (RETH, RSNH, IMMDT),
     Opcode.ACKNOWLEDGE: (AETH,),
+    Opcode.CNP: (CNPH,),
     Opcode.LOSS_REPORT: (RSNH,),
     Opcode.PROBE: (RSNH,),
     Opcode.REPORT_REQUEST: (RSNH,),
@@ -140,12 +150,20 @@ EXTENSIONS: dict[int, tuple[Layout, ...]] = {
 }
 DATA_OPCODES = frozenset({Opcode.WRITE_ONLY, Opcode.WRITE_ONLY_IMM, Opcode.RETX_WRITE, Opcode.RETX_WRITE_IMM})
 RETX_OPCODES = frozenset({Opcode.RETX_WRITE, Opcode.RETX_WRITE_IMM})
-DRIVER_OPCODES = frozenset({Opcode.ACKNOWLEDGE, Opcode.LOSS_REPORT, Opcode.REPORT_REQUEST, Opcode.RECEIVE_LIMIT})
+DRIVER_OPCODES = frozenset({Opcode.ACKNOWLEDGE, Opcode.LOSS_REPORT, Opcode.REPORT_REQUEST, Opcode.RECEIVE_LIMIT,
+                            Opcode.CNP})
+# They have a separate traffic class. A probe has that of data: data that it overtakes counts as lost.
+CONTROL_OPCODES = DRIVER_OPCODES
 
 
 def line_bytes(frame_bytes: int) -> int:
     """Return the bytes on the line of a frame of this length without FCS: with padding, FCS, preamble and gap."""
     return max(frame_bytes, MIN_FRAME_BYTES) + LINE_OVERHEAD_BYTES
+
+
+def tos_of(opcode: int, ecn: int = NOT_ECT) -> int:
+    """Return the `tos` of a frame: its traffic class, which the BTH opcode determines, and the ECN field."""
+    return (CONTROL_DSCP << DSCP_SHIFT if opcode in CONTROL_OPCODES else 0) | ecn
 
 
 def header_bytes(opcode: int) -> int:
@@ -183,7 +201,7 @@ def icrc(frame: Octets) -> bytes:
     masked = bytearray(frame[ETH.size_bytes:])
     masked[1] = masked[8] = 0xFF            # TOS, TTL
     masked[10:12] = masked[26:28] = b"\xff\xff"  # IP and UDP checksums
-    masked[BTH_OFFSET - ETH.size_bytes + 4] = 0xFF  # BTH FECN, BECN, reserved
+    masked[BTH_OFFSET - ETH.size_bytes + 4] = 0xFF  # BTH: FECN, BECN, reserved
     return zlib.crc32(b"\xff" * 8 + bytes(masked)).to_bytes(4, "little")
 
 
@@ -196,10 +214,12 @@ def build_frame(*, dst_mac: int, src_mac: int, src_ip: int, dst_ip: int, sport: 
     extensions
         The packed headers after BTH.
     fields
-        Of BTH: ``opcode``, ``dest_qp``, ``psn`` (taken modulo its width), ``ack_req``; of IPv4: ``tos``, ``ttl``.
+        Of BTH: ``opcode``, ``dest_qp``, ``psn`` (taken modulo its width), ``ack_req``; of IPv4: ``ttl`` and ``tos``.
+        The default of the latter is the class of the opcode.
     """
-    of_ip = {"ttl": 64} | {name: fields.pop(name) for name in ("tos", "ttl") if name in fields}
-    pad = -len(payload) % 4
+    of_ip = {"ttl": 64, "tos": tos_of(fields["opcode"])}
+    of_ip |= {name: fields.pop(name) for name in of_ip if name in fields}
+    pad, cnp = -len(payload) % 4, fields["opcode"] == Opcode.CNP
     body = extensions + payload + bytes(pad)
     udp_length = UDP.size_bytes + BTH.size_bytes + len(body) + ICRC_BYTES
     header = IPV4.pack(version=4, ihl=5, total_length=IPV4.size_bytes + udp_length, flags=2, protocol=IP_PROTO_UDP,
@@ -207,5 +227,6 @@ def build_frame(*, dst_mac: int, src_mac: int, src_ip: int, dst_ip: int, sport: 
     header = header[:10] + ipv4_checksum(header).to_bytes(2, "big") + header[12:]
     frame = (ETH.pack(dst=dst_mac, src=src_mac, ethertype=ETHERTYPE_IPV4) + header
              + UDP.pack(sport=sport, dport=ROCE_UDP_PORT, length=udp_length)
-             + BTH.pack(migreq=1, pad_count=pad, pkey=0xFFFF, **fields | {"psn": fields["psn"] & 0xFF_FFFF}) + body)
+             + BTH.pack(migreq=not cnp, ecn=BECN * cnp, pad_count=pad, pkey=0xFFFF,
+                        **fields | {"psn": fields["psn"] & 0xFF_FFFF}) + body)
     return frame + icrc(frame)

@@ -24,7 +24,7 @@ def _fixed_bytes():
     fixed = dict.fromkeys(range(_IPV4 - 4), 0)
     fixed.update(dict.fromkeys(range(_IPV4 - 4, _IPV4), 0xFF))
     variant = [(_IPV4, wire.IPV4, "tos"), (_IPV4, wire.IPV4, "ttl"), (_IPV4, wire.IPV4, "checksum"),
-               (_UDP, wire.UDP, "checksum"), (_BTH, wire.BTH, "_resv8")]
+               (_UDP, wire.UDP, "checksum"), (_BTH, wire.BTH, "ecn")]
     for base, layout, field in variant:
         first = base + layout.offset_of(field) // 8
         fixed.update(dict.fromkeys(range(first, first + layout.by_name[field].width // 8), 0xFF))

@@ -138,6 +138,7 @@ class TxPacket(data.Struct):
     dst_mac: 48
     dst_ip: 32
     sport: 16
+    ect: 1             # switches may mark it
     ring: 1            # 0 SEND, 1 RETRANSMIT
     last: 1            # last packet of its descriptor: the descriptor is finished
 
@@ -173,6 +174,7 @@ class RxHeader(data.Struct):
     dma_length: 32
     length: FRAME_LENGTH_WIDTH     # bytes on the payload stream
     src_ip: 32
+    ce: 1              # a switch marked it: congestion experienced (DATA only)
 
 
 class RawFrame(data.Struct):

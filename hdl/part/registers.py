@@ -7,7 +7,7 @@ from ..contract import abi
 
 _RINGS = [r for r in abi.REGISTERS if abi.RING_BASE <= r.offset < abi.COUNTER_BASE or r.name == "status_block"]
 _NIC = [r for r in abi.REGISTERS if r.name in ("nic_rx_buffer", "nic_rx_slot_log2")]
-_RECEIVE = [r for r in abi.REGISTERS if r.name == "host_qpns"]
+_RECEIVE = [r for r in abi.REGISTERS if r.name in ("host_qpns", "cnp_interval_ns")]
 _PAUSE = [r for r in abi.REGISTERS if r.name == "pfc"]
 _ADAMAP = [r for r in abi.REGISTERS if r.name in (
     "reorder_distance", "node_age_ns", "retransmit_slack", "prefetch_depth", "prefetch_watermark",

@@ -54,6 +54,7 @@ class Headers(data.Struct):
     dma_length: 32
     rsn: 24
     imm: 32
+    ce: 1
 
 
 def header_at(frame_bits, layout, offset):
@@ -155,5 +156,6 @@ def headers(kind, frame_bits):
         "rkey": Mux(kind.data, reth.rkey, 0),
         "dma_length": Mux(kind.data, reth.dma_length, 0),
         "rsn": Mux(kind.probe, probe_rsnh.rsn, Mux(kind.retransmission, rsnh.rsn, 0)),
+        "ce": kind.data & (ipv4.tos[:2] == wire.CE),
         "imm": Mux(kind.has_imm, Mux(kind.retransmission, imm_second, imm_first), 0),
     }

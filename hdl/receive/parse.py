@@ -67,13 +67,13 @@ class Parse(wiring.Component):
     A frame that is not IPv4 (without options and fragments) to UDP port 4791 is RAW. Of the others, packets for one of
     the ``host_qpns`` become RAW with ``host``, whatever their opcode; they may be shorter than those of the card, and
     are then output without the padding of the MAC. Data packets become DATA with the payload at byte 0, without padding
-    and ICRC; probes become PROBE; acknowledgements, loss reports and report requests become RAW with ``roce``. Dropped
-    frames are counted here and have no other effect, with one exception: an intact data packet with a wrong RETH length
-    becomes REJECTED, so that it can be reported to the driver. The first of these reasons counts: NOT_READY, BAD_FRAME,
-    FRAME_TOO_LONG, TRUNCATED, LENGTH_MISMATCH (of frame, IP and UDP), BAD_ICRC, BAD_HEADER (a fixed field or the IPv4
-    checksum is wrong, or the frame is not for this card), UNKNOWN_OPCODE, NIC_BUSY (``RAW_MAX`` frames that are not for
-    a QP of the card are on their way to the Simple NIC, which is slower with small frames than the line: packets do not
-    wait for more), BUFFER_FULL.
+    and ICRC; probes become PROBE; the ``wire.DRIVER_OPCODES`` become RAW with ``roce``. Dropped frames are counted here
+    and have no other effect, with one exception: an intact data packet with a wrong RETH length becomes REJECTED, so
+    that it can be reported to the driver. The first of these reasons counts: NOT_READY, BAD_FRAME, FRAME_TOO_LONG,
+    TRUNCATED, LENGTH_MISMATCH (of frame, IP and UDP), BAD_ICRC, BAD_HEADER (a fixed field or the IPv4 checksum is
+    wrong, or the frame is not for this card), UNKNOWN_OPCODE, NIC_BUSY (``RAW_MAX`` frames that are not for a QP of the
+    card are on their way to the Simple NIC, which is slower with small frames than the line: packets do not wait for
+    more), BUFFER_FULL.
 
     Parameters
     ----------

@@ -32,6 +32,8 @@ class Receive(wiring.Component):
         Frames from the MAC; ``ready`` is always 1.
     enable, network : In(1), In(Network)
         See :class:`Parse`.
+    time_ns, created, created_index : In(64), In(1), In(24)
+        See :class:`~weft.hdl.receive.marks.Marks`.
     registers : In(register_port("receive"))
     o_translate, i_translate
         To and from the receive side's ``Translate``.
@@ -65,6 +67,7 @@ class Receive(wiring.Component):
             "i": In(stream.Signature(Beat)),
             "enable": In(1),
             "network": In(Network),
+            "time_ns": In(64), "created": In(1), "created_index": In(24),
             "registers": In(register_port("receive")),
             "o_translate": Out(stream.Signature(TranslateRequest)),
             "i_translate": In(stream.Signature(Translation)),
@@ -121,6 +124,8 @@ class Receive(wiring.Component):
             self.pause_high.eq(parse.pause_high), self.pause_low.eq(parse.pause_low),
             parse.host_qpns.eq(self.registers.host_qpns),
             check_window.space.eq(self.space),
+            check_window.time_ns.eq(self.time_ns), check_window.cnp_interval_ns.eq(self.registers.cnp_interval_ns),
+            check_window.created.eq(self.created), check_window.created_index.eq(self.created_index),
             parse.raw_done.eq(raw_done),
             self.placed_ticket.eq(place.placed_ticket),
             drain.request_stb.eq(parse.request_stb),

@@ -23,6 +23,7 @@ from ..part.stages import ReadyRegister
 from ..part.stream import Fifo, pass_unless
 from ..table.kinds import QP_STATES
 from .drop_reports import DropReports
+from .marks import Marks
 
 DEPTH = 16          # packets that may wait for their verdict
 
@@ -71,8 +72,9 @@ class WindowCheck(wiring.Component):
     Every packet gets the next ticket. Reports: MESSAGE_END for an accepted original and for a retransmission with
     ``ack_req``, PROGRESS when one is pending in the window, PROBE, UNMATCHED for a retransmission without an entry of
     the match queue. If :class:`~weft.hdl.receive.drop_reports.DropReports` permits, also ERROR for a dropped packet
-    whose access was rejected (BAD_KEY to LENGTH_MISMATCH), and PROBE for a QP in ERR, without the state of its window:
-    these take a cycle more.
+    whose access was rejected (BAD_KEY to LENGTH_MISMATCH), and PROBE for a QP in ERR, without the state of its window;
+    if :class:`~weft.hdl.receive.marks.Marks` permits, MARKED for an accepted packet with the mark CE and without
+    PROGRESS and UNMATCHED. The packets of both kinds take a cycle more, in a report or not.
 
     The QP is checked once more at the end: payload of a QP that does not receive any more is discarded, although
     the window accepted its packet. That costs no cycle, as the table responds when the placement is offered.
@@ -95,11 +97,14 @@ class WindowCheck(wiring.Component):
         A read for each packet.
     o_report : Out(stream.Signature(Report))
     drop_reports : In(DropReportState)
+    time_ns, cnp_interval_ns, created, created_index : In
+        See :class:`~weft.hdl.receive.marks.Marks`.
     count_rx_packets, count_rx_retransmissions, count_rx_unmatched, count_rx_late_originals : Out(1)
     drop : Out(DropEvent)
     """
 
-    COUNTS = {"rx_packets": 1, "rx_retransmissions": 1, "rx_unmatched": 1, "rx_late_originals": 1} | DropReports.COUNTS
+    COUNTS = {"rx_packets": 1, "rx_retransmissions": 1, "rx_unmatched": 1, "rx_late_originals": 1} | (
+        DropReports.COUNTS | Marks.COUNTS)
 
     def __init__(self, params):
         self.params = params
@@ -112,6 +117,7 @@ class WindowCheck(wiring.Component):
             "o": Out(stream.Signature(Placement)),
             "o_report": Out(stream.Signature(Report)),
             "drop_reports": In(DropReportState),
+            "time_ns": In(64), "cnp_interval_ns": In(32), "created": In(1), "created_index": In(24),
             **count_outputs(self.COUNTS),
             "drop": Out(DropEvent),
         })
@@ -120,13 +126,19 @@ class WindowCheck(wiring.Component):
         m = Module()
         m.submodules.waiting = waiting = Fifo(_Waiting, DEPTH, output_registers=2)
         m.submodules.gate = gate = DropReports(self.params)
+        m.submodules.marks = marks = Marks(self.params)
         # No combinational path from the sinks of placements and reports to the window.
         m.submodules.responses = responses = ReadyRegister(WindowVerdict)
         wiring.connect(m, wiring.flipped(self.i_verdict), responses.i)
         wiring.connect(m, wiring.flipped(self.drop_reports), gate.reports)
-        pass_counts(m, [gate], self)
+        pass_counts(m, [gate, marks], self)
+        m.d.comb += [
+            marks.time_ns.eq(self.time_ns), marks.interval_ns.eq(self.cnp_interval_ns),
+            marks.half.eq(self.drop_reports.half),
+            marks.created.eq(self.created), marks.created_index.eq(self.created_index),
+        ]
         self._request(m, waiting)
-        self._act(m, waiting, responses.o, gate)
+        self._act(m, waiting, responses.o, gate, marks)
         return m
 
     def _request(self, m, waiting):
@@ -157,7 +169,7 @@ class WindowCheck(wiring.Component):
         with m.If(self.i.valid & self.i.ready):
             m.d.sync += ticket.eq(ticket + 1)
 
-    def _act(self, m, waiting, response, gate):
+    def _act(self, m, waiting, response, gate, marks):
         """Join packets with verdicts; a register holds one packet until its placement and reports were accepted."""
         head, packet, header = waiting.o.p, waiting.o.p.packet, waiting.o.p.packet.header
         verdict, live = response.p.verdict, packet.live
@@ -214,11 +226,13 @@ class WindowCheck(wiring.Component):
 
         first, second = Signal(), Signal()      # reports to send
         report_pending = Signal()                       # the gate decides whether the first one is sent
+        mark_pending = Signal()                         # `marks` decides whether a second one is sent
+        marked = Signal(16)
         first_kind, second_kind = Signal(ReportKind), Signal(ReportKind)
         event, judged, last = Signal(_Waiting), Signal(WindowVerdict), Signal(8)
         sent = self.o_report.valid & self.o_report.ready
         m.d.comb += [
-            free.eq((~self.o.valid | self.o.ready) & ~report_pending & ~(first & second)
+            free.eq((~self.o.valid | self.o.ready) & ~report_pending & ~mark_pending & ~(first & second)
                     & (~(first | second) | self.o_report.ready)),
             self.o_report.valid.eq(first | second),
         ]
@@ -226,7 +240,9 @@ class WindowCheck(wiring.Component):
         probe = live & (verdict == Verdict.PROBE)
         error = (packet.reason >= Reason.BAD_KEY) & (packet.reason <= Reason.LENGTH_MISMATCH)
         m.d.comb += [gate.dropped.eq(take & (error | packet.in_error)), gate.index.eq(header.dest_qp)]
-        m.d.sync += report_pending.eq(gate.dropped)
+        m.d.comb += [marks.index.eq(header.dest_qp), marks.marked.eq(placed & header.ce),
+                     marks.alone.eq(~(response.p.progress | unmatched))]
+        m.d.sync += [report_pending.eq(gate.dropped), mark_pending.eq(marks.marked)]
         with m.If(take):
             m.d.sync += [
                 first.eq(message_end | probe),
@@ -237,6 +253,7 @@ class WindowCheck(wiring.Component):
                 event.eq(head),
                 judged.eq(Mux(live, response.p.as_value(), 0)),
                 last.eq(reason),
+                marked.eq(0),
             ]
         with m.Elif(report_pending):
             m.d.sync += first.eq(gate.report)
@@ -244,6 +261,8 @@ class WindowCheck(wiring.Component):
             m.d.sync += first.eq(0)
             with m.If(~first):
                 m.d.sync += second.eq(0)
+        with m.If(marks.report):
+            m.d.sync += [second.eq(1), second_kind.eq(ReportKind.MARKED), marked.eq(marks.count)]
 
         entry = data.View(layouts.REPORT_EVENT, self.o_report.p.entry)
         event_header = event.packet.header
@@ -265,4 +284,5 @@ class WindowCheck(wiring.Component):
             entry.imm.eq(event_header.imm),
             entry.rsn.eq(event_header.rsn),
             entry.src_ip.eq(event_header.src_ip),
+            entry.marked.eq(Mux(first, 0, marked)),
         ]

@@ -1,6 +1,6 @@
 """Header builder of data packets."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -92,7 +92,8 @@ class HeaderBuilder(wiring.Component):
         packet = sums.o.p.job.packet
         total_length, once = Signal(16), Signal(17)
         m.d.comb += total_length.eq(sums.o.p.udp_length + wire.IPV4.size_bytes)
-        total = sums.o.p.address_sum + sums.o.p.udp_length
+        ecn = Cat(Const(0, 1), packet.ect)      # ECT(0); the low two bits of the length are 0
+        total = sums.o.p.address_sum + Cat(ecn, sums.o.p.udp_length[2:])
         twice = Signal(16)
         m.d.comb += [once.eq(total[:16] + total[16:]), twice.eq(once[:16] + once[16])]
 
@@ -113,7 +114,8 @@ class HeaderBuilder(wiring.Component):
             headers.i.p.pad.eq(sums.o.p.pad),
             headers.i.p.header.eq(Cat(
                 header(wire.ETH, dst=packet.dst_mac, src=mac, ethertype=wire.ETHERTYPE_IPV4),
-                header(wire.IPV4, total_length=total_length, checksum=~twice, src=ip, dst=packet.dst_ip, **_FIXED),
+                header(wire.IPV4, tos=ecn, total_length=total_length, checksum=~twice, src=ip, dst=packet.dst_ip,
+                       **_FIXED),
                 header(wire.UDP, sport=packet.sport, dport=wire.ROCE_UDP_PORT, length=sums.o.p.udp_length),
                 header(wire.BTH, opcode=packet.opcode, migreq=1, pad_count=sums.o.p.pad, pkey=PKEY,
                        dest_qp=packet.dqpn, ack_req=packet.ack_req, psn=packet.psn),

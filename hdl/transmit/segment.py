@@ -96,7 +96,7 @@ class Segmenter(wiring.Component):
             self.o.p.data.eq(Cat(data.View(WORK_INLINE, work.as_value()).data, kept)),
         ]
         same = ("dqpn", "sqpn", "psn", "rsn", "imm", "rkey", "remote_va", "lkey", "local_va", "dst_mac", "dst_ip",
-                "sport")
+                "sport", "ect")
         packet = job.packet
         m.d.comb += [packet[name].eq(work[name]) for name in same]
         m.d.comb += [

@@ -47,7 +47,7 @@ class DataFrame:
         The transmit path sets these three.
     """
 
-    kind, reason, roce, host = "DATA", abi.Reason.OK, 0, 0
+    kind, reason, roce, host, ce = "DATA", abi.Reason.OK, 0, 0, 0
     __slots__ = ("_number", "ack_req", "addresses", "dest_qp", "has_imm", "length", "local_va", "opcode", "payload",
                  "psn", "retransmission", "rkey", "src_ip", "va", "work")
 
@@ -87,7 +87,8 @@ class DataFrame:
         return wire.build_frame(
             opcode=self.opcode, dst_mac=work.dst_mac, src_mac=int.from_bytes(self.addresses[6:]), src_ip=self.src_ip,
             dst_ip=work.dst_ip, sport=work.sport, dest_qp=self.dest_qp, psn=self.psn, ack_req=int(self.ack_req),
-            payload=self.payload, extensions=extensions)
+            payload=self.payload, extensions=extensions,
+            tos=wire.tos_of(self.opcode, wire.ECT0 if work.ect else wire.NOT_ECT))
 
     def reaches(self, mac, ip, host_qpns):
         """Return whether a card with these addresses and host QPNs takes the frame as the packet that it is."""

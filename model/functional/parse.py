@@ -36,6 +36,7 @@ class RxHeader:
     dma_length: int = 0
     length: int = 0
     src_ip: int = 0
+    ce: int = 0
 
 
 def _refused(reason):
@@ -116,7 +117,7 @@ def _parse_roce(frame, mac_ours, ip, host_qpns):
     if wire.ipv4_checksum(frame[wire.ETH.size_bytes:][:wire.IPV4.size_bytes]):
         return _refused(Reason.BAD_HEADER)  # the ICRC does not cover the checksum, TOS and TTL
     header = RxHeader("RAW", opcode=int(bth.opcode), dest_qp=bth.dest_qp, psn=bth.psn, ack_req=bth.ack_req,
-                      src_ip=ipv4.src)
+                      src_ip=ipv4.src, ce=int(ipv4.tos & wire.ECN_MASK == wire.CE))
     if host or bth.opcode in wire.DRIVER_OPCODES:
         header.host, header.roce, header.length = int(host), int(not host), len(frame)
         return header, frame

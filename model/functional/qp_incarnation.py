@@ -18,10 +18,18 @@ class QpIncarnation:
     qpn, generation : int
     psn : int
         First expected PSN.
+
+    Attributes
+    ----------
+    marked : int
+        Data packets accepted with the mark CE, 16 bits.
+    reported_step : int or None
+        Time of the newest report MARKED, in steps.
     """
 
     def __init__(self, window_bits, list_type, memory, in_extent, *, qpn, generation, psn):
         self.window = Window(window_bits, psn)
+        self.marked, self.reported_step = 0, None
         self.matcher = list_type(
             qpn, generation, lambda n: memory.read(n * abi.BLOCK_BYTES, abi.BLOCK_BYTES), in_extent
         )

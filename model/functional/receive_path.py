@@ -17,6 +17,7 @@ REFUSAL = {judge.DUPLICATE: Reason.DUPLICATE, judge.STALE: Reason.STALE_PSN, jud
 _WRITE = int(abi.AccessFlag.REMOTE_WRITE)
 _RECEIVES, _OK = (abi.QpState.RTS, abi.QpState.RTR), Reason.OK      # each access to a member of an enum takes time
 _split_qpn = lru_cache(maxsize=4096)(abi.split_qpn)      # the same few QPNs arrive in many packets
+_INTERVALS = 1 << 20         # values of `cnp_interval_ns`
 EVENT_LAG_NS = 400  # largest delay of an event report relative to a report of the builder
 
 
@@ -157,7 +158,7 @@ class ReceivePath:
             return
         self._place(segments, payload, judged)
         card.counters["rx_packets"] += 1
-        if verdict == judge.ACCEPT and not (ack_req or judged.lost or judged.progress):
+        if verdict == judge.ACCEPT and not (ack_req or judged.lost or judged.progress or header.ce):
             return      # within a message: nothing to report
         merge = ReportMerge(card.random)
         if verdict == judge.LATE:
@@ -169,8 +170,27 @@ class ReceivePath:
             self._match(header, incarnation, judged, merge)
         elif verdict == judge.UNMATCHED:
             self._not_matched(header, incarnation, judged, merge)
+        if header.ce:
+            self._note_mark(header, incarnation, judged, merge)
         self._record(incarnation, judged, merge, header)
         self._emit(merge)
+
+    def _note_mark(self, header, incarnation, judged, merge):
+        """Count a packet with the mark CE. It is reported if the interval since the last report of the QP is over.
+
+        A packet with a report UNMATCHED or PROGRESS has no further one, and none comes while half of the ring is taken.
+        """
+        card = self.card
+        card.counters["rx_marked"] += 1
+        incarnation.marked = (incarnation.marked + 1) % (1 << abi.REPORT_EVENT.by_name["marked"].width)
+        if judged.progress or judged.verdict == judge.UNMATCHED or card.rings.half_taken(Ring.META_REPORT):
+            return
+        step = int(card.loop.now_ns) // abi.MARK_STEP_NS
+        interval = -(-(card.registers["cnp_interval_ns"] % _INTERVALS) // abi.MARK_STEP_NS)
+        if incarnation.reported_step is None or step - incarnation.reported_step > interval:
+            incarnation.reported_step = step
+            merge.add("event", self._judged_event(ReportKind.MARKED, header, incarnation, judged,
+                                                  marked=incarnation.marked))
 
     def _space(self, incarnation):
         """Return whether the matcher can accept a retransmission; in this model, always."""
@@ -297,12 +317,12 @@ class ReceivePath:
             "generation": generation % (1 << abi.GENERATION_BITS), "psn": header.psn, "va": header.va,
             "key": header.rkey, "length": header.dma_length, "rsn": header.rsn, "src_ip": header.src_ip, **more})
 
-    def _judged_event(self, kind, header, incarnation, judged):
+    def _judged_event(self, kind, header, incarnation, judged, **more):
         """Return the event report of a packet with the result of the window."""
         return self._event(
             kind, header, incarnation.matcher.qpn, incarnation.matcher.generation, has_imm=header.has_imm,
             imm=header.imm, psn=judged.psn % (1 << 32), base=judged.base % (1 << 32),
-            holes=judged.holes % (1 << abi.HOLES_BITS))
+            holes=judged.holes % (1 << abi.HOLES_BITS), **more)
 
     def _emit(self, merge):
         """Emit reports: events with a delay, retirements after the events of all packets so far, others at once."""

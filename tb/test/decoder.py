@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 MAX_PAYLOAD = 4096
 ROCE_PORT = 4791
-WRITE_ONLY, WRITE_ONLY_IMMEDIATE, ACKNOWLEDGE = 0x0A, 0x0B, 0x11
+WRITE_ONLY, WRITE_ONLY_IMMEDIATE, ACKNOWLEDGE, CNP = 0x0A, 0x0B, 0x11, 0x81
 # Manufacturer-specific opcodes of Weft: the extension headers of each, in order.
 HEADERS = {
     WRITE_ONLY: ("reth",),
     WRITE_ONLY_IMMEDIATE: ("reth", "immdt"),
     ACKNOWLEDGE: ("aeth",),
+    CNP: ("reserved",),
     0xC0: ("reth", "rsnh"),
     0xC1: ("reth", "rsnh", "immdt"),
     0xC2: ("rsnh",),
@@ -164,6 +165,7 @@ def decode(frame):
     opcode, flags, pkey, resv8, dest_qp, ack, psn = struct.unpack_from("!BBHB3sB3s", ip, 28)
     _need(flags & 0xF == 0, f"BTH version {flags & 0xF} is not 0")
     _need(resv8 & 0x3F == 0, "reserved bits of the BTH are set")
+    _need(resv8 == 0x40 or opcode != CNP, "a congestion notification without BECN")
     _need(ack & 0x7F == 0, "reserved bits beside the BTH's ack request are set")
     _need(opcode in HEADERS, f"BTH opcode {opcode:#04x} is not one the card sends")
     packet = Packet(
@@ -181,17 +183,19 @@ def decode(frame):
     if packet.dma_length is not None:
         _need(packet.dma_length == len(packet.payload),
               f"RETH length {packet.dma_length}, but {len(packet.payload)} bytes of payload")
-    if opcode == ACKNOWLEDGE:
-        _need(not body, "an acknowledgement carries no payload")
+    if opcode in (ACKNOWLEDGE, CNP):
+        _need(not body, "acknowledgements and congestion notifications carry no payload")
     return packet
 
 
 def _extension(packet, name, body):
     """Read one extension header into ``packet``; return the bytes after it."""
-    size = 16 if name == "reth" else 4
+    size = 16 if name in ("reth", "reserved") else 4
     _need(len(body) >= size, f"the frame ends inside its {name.upper()}")
     if name == "reth":
         packet.va, packet.rkey, packet.dma_length = struct.unpack_from("!QII", body)
+    elif name == "reserved":
+        _need(not any(body[:16]), "the reserved bytes of a congestion notification are not zero")
     elif name == "immdt":
         (packet.imm,) = struct.unpack_from("!I", body)
     elif name == "aeth":

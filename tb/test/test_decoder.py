@@ -96,10 +96,13 @@ def test_icrc_of_a_real_card():
     ip = wire.IPV4.pack(version=4, ihl=5, tos=0xC2, total_length=60, identification=0x718C, flags=2, ttl=64,
                         protocol=wire.IP_PROTO_UDP, checksum=0x9161, src=0x0A00_1101, dst=0x0A00_1201)
     udp = wire.UDP.pack(sport=0, dport=wire.ROCE_UDP_PORT, length=40)
-    bth = bytearray(wire.BTH.pack(opcode=0x81, pkey=0xFFFF, dest_qp=0x118))
-    bth[4] = 0x40  # BECN
-    frame = eth + ip + udp + bytes(bth) + bytes(16)
+    bth = bytes.fromhex("8100ffff4000011800000000")
+    frame = eth + ip + udp + bth + bytes(16)
     assert wire.icrc(frame) == invariant_crc(frame[14:]) == bytes.fromhex("82fd002a")
+    built = wire.build_frame(dst_mac=0xE41D_2DAB_2BC2, src_mac=0x7CFE_9064_3B32, src_ip=0x0A00_1101, dst_ip=0x0A00_1201,
+                             sport=0, opcode=wire.Opcode.CNP, dest_qp=0x118, psn=0, extensions=wire.CNPH.pack())
+    assert built[wire.BTH_OFFSET:-wire.ICRC_BYTES] == bth + bytes(16)
+    assert decode(built).tos >> 2 == 0xC2 >> 2, "the class of the captured one"
 
 
 def scapy_roce():

@@ -1,9 +1,9 @@
-"""Opcodes of reliable connections, and the extended headers of each (IBTA 1.7, tables 38 and 39)."""
+"""Opcodes of reliable connections, and the extended headers of each (IBTA 1.7, tables 38 and 39, annex A17)."""
 
 import enum
 
 from weft.hdl.contract.layout import Field, Layout
-from weft.hdl.contract.wire import AETH, IMMDT, RETH
+from weft.hdl.contract.wire import AETH, CNPH, IMMDT, RETH
 
 
 class RcOpcode(enum.IntEnum):
@@ -30,6 +30,7 @@ class RcOpcode(enum.IntEnum):
     ATOMIC_ACKNOWLEDGE = 0x12
     COMPARE_SWAP = 0x13
     FETCH_ADD = 0x14
+    CNP = 0x81
 
 
 ATOMICETH = Layout("AtomicETH", "Atomic extended header.", [
@@ -44,7 +45,7 @@ EXTENSIONS = dict.fromkeys(O, ()) | {
     O.SEND_LAST_IMM: (IMMDT,), O.SEND_ONLY_IMM: (IMMDT,), O.WRITE_FIRST: (RETH,), O.WRITE_LAST_IMM: (IMMDT,),
     O.WRITE_ONLY: (RETH,), O.WRITE_ONLY_IMM: (RETH, IMMDT), O.READ_REQUEST: (RETH,), O.READ_RESPONSE_FIRST: (AETH,),
     O.READ_RESPONSE_LAST: (AETH,), O.READ_RESPONSE_ONLY: (AETH,), O.ACKNOWLEDGE: (AETH,),
-    O.ATOMIC_ACKNOWLEDGE: (AETH, ATOMICACKETH), O.COMPARE_SWAP: (ATOMICETH,), O.FETCH_ADD: (ATOMICETH,)}
+    O.CNP: (CNPH,), O.ATOMIC_ACKNOWLEDGE: (AETH, ATOMICACKETH), O.COMPARE_SWAP: (ATOMICETH,), O.FETCH_ADD: (ATOMICETH,)}
 
 SENDS = frozenset(o for o in O if o.name.startswith("SEND"))
 WRITES = frozenset(o for o in O if o.name.startswith("WRITE"))
@@ -54,7 +55,7 @@ RESPONSES = READ_RESPONSES | {O.ACKNOWLEDGE, O.ATOMIC_ACKNOWLEDGE}
 STARTS = frozenset(o for o in SENDS | WRITES if "FIRST" in o.name or "ONLY" in o.name)
 ENDS = frozenset(o for o in SENDS | WRITES if "LAST" in o.name or "ONLY" in o.name)
 WITH_IMM = frozenset(o for o in O if o.name.endswith("_IMM"))
-WITHOUT_PAYLOAD = ATOMICS | {O.READ_REQUEST, O.ACKNOWLEDGE, O.ATOMIC_ACKNOWLEDGE}
+WITHOUT_PAYLOAD = ATOMICS | {O.READ_REQUEST, O.ACKNOWLEDGE, O.ATOMIC_ACKNOWLEDGE, O.CNP}
 
 _SEND = (O.SEND_FIRST, O.SEND_MIDDLE, O.SEND_LAST, O.SEND_LAST_IMM, O.SEND_ONLY, O.SEND_ONLY_IMM)
 _WRITE = (O.WRITE_FIRST, O.WRITE_MIDDLE, O.WRITE_LAST, O.WRITE_LAST_IMM, O.WRITE_ONLY, O.WRITE_ONLY_IMM)

@@ -49,6 +49,7 @@ class RcPacket:
     swap_add: int = 0
     compare: int = 0
     original: int = 0
+    ce: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,8 @@ class Addresses:
 def build(packet, to):
     """Return the frame of an :class:`RcPacket`, without FCS."""
     extensions = b"".join(
-        header.pack(**{field.name: getattr(packet, field.name) for field in header.fields})
+        header.pack(**{field.name: getattr(packet, field.name) for field in header.fields
+                       if not field.name.startswith("_")})
         for header in EXTENSIONS[packet.opcode])
     return wire.build_frame(
         opcode=packet.opcode, dst_mac=to.mac, src_mac=to.own_mac, src_ip=to.own_ip, dst_ip=to.ip, sport=to.sport,
@@ -103,7 +105,9 @@ def parse(frame, mac, ip):
     if (bth.version or bth.pkey & PKEY_MASK != PKEY_MASK
             or wire.ipv4_checksum(frame[wire.ETH.size_bytes:][:wire.IPV4.size_bytes])):
         raise BadPacket(Fault.HEADER)
-    return _parse_transport(frame, bth, ipv4.src)
+    packet = _parse_transport(frame, bth, ipv4.src)
+    packet.ce = ipv4.tos & wire.ECN_MASK == wire.CE
+    return packet
 
 
 def _parse_transport(frame, bth, src_ip):

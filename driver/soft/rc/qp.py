@@ -3,7 +3,7 @@
 import collections
 from dataclasses import replace
 
-from weft.hdl.contract import wire
+from weft.hdl.contract import abi, wire
 
 from ...protocol.source_port import FIRST_PORT, PORT_MASK, PortDraw
 from ...protocol.timer import ack_timeout_ns
@@ -12,15 +12,20 @@ from ...terms.enums import QPState, WCOpcode, WCStatus
 from ...terms.wc import WC
 from ...verbs.requests import sges_of
 from .attributes import RcAttr, SoftConnection
-from .opcodes import RESPONSES
-from .packet import Addresses, build
+from .opcodes import RESPONSES, RcOpcode
+from .packet import Addresses, RcPacket, build
 from .requester import Requester
 from .responder import Responder
 from .wr import send_request
 
+CNP_INTERVAL_NS = abi.REGISTER["cnp_interval_ns"].reset
+
 
 class SoftQP:
     """Reliable connection.
+
+    A packet that a switch marked is answered with a congestion notification, at most one per ``CNP_INTERVAL_NS``; those
+    of the peer are only counted.
 
     Parameters
     ----------
@@ -52,6 +57,7 @@ class SoftQP:
         self.receives = collections.deque()
         self.attr = self.peer = self.requester = self.responder = None
         self.closed = False
+        self._notified, self._owes_cnp = -CNP_INTERVAL_NS, False
         for users in (pd.qps, self.scq.qps, self.rcq.qps):
             users[self] = None
 
@@ -128,10 +134,15 @@ class SoftQP:
             self.counts["not_connected"] += 1
         elif packet.src_ip != self.peer.ip:
             self.counts["foreign_sender"] += 1
-        elif packet.opcode in RESPONSES:
-            self.requester.on_response(packet, now)
+        elif packet.opcode is RcOpcode.CNP:
+            self.counts["cnps_received"] += 1
         else:
-            self.responder.on_request(packet)
+            if packet.ce and now - self._notified >= CNP_INTERVAL_NS:
+                self._notified, self._owes_cnp = now, True
+            if packet.opcode in RESPONSES:
+                self.requester.on_response(packet, now)
+            else:
+                self.responder.on_request(packet)
 
     def process(self, now):
         """Do everything that is due; return the next deadline, or None."""
@@ -142,7 +153,12 @@ class SoftQP:
 
     def next_frame(self, now):
         """Return the next frame to send, or None; responses come first."""
-        packet = self.responder.replies.next_packet() if self.responder else None
+        packet = None
+        if self._owes_cnp:
+            self._owes_cnp, packet = False, RcPacket(RcOpcode.CNP, self.peer.qpn, 0)
+            self.counts["cnps_sent"] += 1
+        elif self.responder:
+            packet = self.responder.replies.next_packet()
         if packet is None and self.qp_state is QPState.RTS:
             packet = self.requester.next_packet(now)
         if packet is None:

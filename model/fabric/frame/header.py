@@ -5,13 +5,10 @@ import zlib
 
 from weft.hdl.contract import wire
 
-from ...impairments import FrameKind, opcode_of
+from ...impairments import FrameKind
 from ..forwarding import tuple_hash
 
-CNP = 0x81                                  # opcode of a congestion notification (IBTA 1.7, annex A17.9.3)
-CONTROL = frozenset({int(wire.Opcode.ACKNOWLEDGE), int(wire.Opcode.LOSS_REPORT), CNP})
 RESERVED = bytes.fromhex("0180c20000")      # group addresses of a link, which no bridge forwards (IEEE 802.1D)
-NOT_ECT, CE = 0, 3                          # values of the ECN field (RFC 3168)
 KINDS = tuple(FrameKind)
 _ETHERTYPE, _TAG = wire.ETHERTYPE_IPV4.to_bytes(2, "big"), b"\x81\x00"
 _HEADER_BYTES, _WITH_PORTS = 20, frozenset({6, wire.IP_PROTO_UDP})
@@ -22,18 +19,16 @@ def is_group(to: bytes) -> bool:
     return bool(to) and bool(to[0] & 1) and not to.startswith(RESERVED)
 
 
-def is_control(frame: bytes) -> bool:
-    """Return whether a frame belongs to the class of control frames.
-
-    Probes do not: one that overtook data would make its receiver take the data for lost.
-    """
-    return opcode_of(frame) in CONTROL
-
-
 def _ipv4(frame: bytes) -> int:
     """Return the offset of the IPv4 header of a frame with at most one VLAN tag; 0 if it has none."""
     at = 18 if frame[12:14] == _TAG else 14
     return at if frame[at - 2:at] == _ETHERTYPE and len(frame) >= at + _HEADER_BYTES else 0
+
+
+def is_control(frame: bytes) -> bool:
+    """Return whether a frame has the traffic class of control frames, by its DSCP."""
+    at = _ipv4(frame)
+    return bool(at) and frame[at + 1] >> wire.DSCP_SHIFT == wire.CONTROL_DSCP
 
 
 def hash_of(frame: bytes) -> int:
@@ -53,7 +48,7 @@ def hash_of(frame: bytes) -> int:
 def can_be_marked(frame: bytes) -> bool:
     """Return whether the sender of a packet understands marks: it is IPv4, and its ECN field is not Not-ECT."""
     at = _ipv4(frame)
-    return bool(at) and frame[at + 1] & 3 != NOT_ECT
+    return bool(at) and frame[at + 1] & wire.ECN_MASK != wire.NOT_ECT
 
 
 def marked(frame: bytes) -> bytes:
@@ -64,10 +59,10 @@ def marked(frame: bytes) -> bytes:
     at = _ipv4(frame)
     old, = struct.unpack_from(">H", frame, at)
     checksum, = struct.unpack_from(">H", frame, at + 10)
-    total = (checksum ^ 0xFFFF) + (old ^ 0xFFFF) + (old | CE)
+    total = (checksum ^ 0xFFFF) + (old ^ 0xFFFF) + (old | wire.CE)
     total = (total & 0xFFFF) + (total >> 16)
     total = (total & 0xFFFF) + (total >> 16)
     new = bytearray(frame)
-    struct.pack_into(">H", new, at, old | CE)
+    struct.pack_into(">H", new, at, old | wire.CE)
     struct.pack_into(">H", new, at + 10, total ^ 0xFFFF)
     return bytes(new)

@@ -107,6 +107,9 @@ class Attacker:
     def _forged_probe(self):
         return self._forged(Opcode.PROBE, wire.RSNH.pack(rsn=self._rng.randrange(3)))
 
+    def _forged_notification(self):
+        return self._forged(Opcode.CNP, wire.CNPH.pack())
+
     def _bad_icrc(self):
         frame = self._write(self._mark)
         return frame[:-1] + bytes([frame[-1] ^ 1 << self._rng.randrange(8)])
@@ -135,6 +138,6 @@ KINDS = {
     "old_generation": (DATA, ("stale_generation",)), "wrong_key": (DATA, ("bad_key",)),
     "far_psn": (DATA, ("far_psn",)),
     "forged_report": (BOTH, FORGED), "forged_acknowledgement": (BOTH, FORGED), "forged_limit": (BOTH, FORGED),
-    "forged_probe": (BOTH, FORGED),
+    "forged_probe": (BOTH, FORGED), "forged_notification": (BOTH, FORGED),
     "bad_icrc": (BOTH, ("bad_icrc",)), "random_bytes": (BOTH, RAW), "runts": (BOTH, (*RAW, "truncated")),
 }

@@ -103,7 +103,8 @@ class FrameFuzzer:
         opcode = frame[wire.BTH_OFFSET]
         headers, at = list(HEADERS), BTH_END
         for layout in wire.EXTENSIONS.get(opcode, ()):
-            headers.append((layout, at))
+            if layout is not wire.CNPH:     # all of it is reserved
+                headers.append((layout, at))
             at += layout.size_bytes
         for _ in range(rng.randint(1, 4)):
             layout, at = rng.choice(headers)

@@ -34,6 +34,7 @@ class Scoreboard:
     - MESSAGE_END, PROGRESS and PROBE reports come exactly when the model predicts them, with its window base and hole
       count;
     - the MESSAGE_END of a retransmission comes before the node that it filled retires;
+    - a MARKED report names a count of marked packets that arrived, more than the one before it;
     - report entries are in the ring in order, each with the phase of its lap;
     - at the end no PSN is missing, and counters, window base and hole count are those of the model.
 
@@ -129,6 +130,8 @@ class Scoreboard:
             incarnation.take_retirement(node, report)
         elif kind is ReportKind.UNMATCHED:
             incarnation.take_unmatched(report)
+        elif kind is ReportKind.MARKED:
+            incarnation.take_marked(report)
         else:
             incarnation.take_event(kind, report)
 
@@ -163,6 +166,7 @@ class Scoreboard:
         originals = counters["rx_packets"] - counters["rx_retransmissions"] - counters["rx_late_originals"]
         assert originals == seen["accepted"], f"{originals} originals accepted, not {seen['accepted']}"
         assert counters["drop_duplicate"] >= seen["duplicates"]
+        assert seen["MARKED"] <= counters["rx_marked"] <= seen["marked"], f"{counters['rx_marked']} marked packets"
 
     def require(self, *names):
         """Assert that these events occurred."""

@@ -46,11 +46,16 @@ class Incarnation:
     ends: set = field(default_factory=set)            # PSNs of MESSAGE_END reports
     unmatched: set = field(default_factory=set)       # (psn, rsn) of UNMATCHED reports
     next_rsn: int = 0                                 # RSN of the list's head
+    marked: int = 0                                   # packets that arrived with the mark CE
+    reported_marks: int = 0
     newest: int | None = None
 
     def take_packet(self, header, reorder_distance):
         """Process a received packet or probe."""
         probe = header.kind == "PROBE"
+        if header.ce and not probe:
+            self.marked += 1
+            self.seen["marked"] += 1
         judged = self.window.judge(
             header.psn, retransmission=header.retransmission, probe=probe, ack_req=header.ack_req,
             reorder=reorder_distance)
@@ -160,6 +165,12 @@ class Incarnation:
         """Check an UNMATCHED report."""
         assert (report.psn, report.rsn) in self.came, f"QP {self.qpn}: PSN {report.psn:#x}, RSN {report.rsn} never came"
         self.unmatched.add((report.psn, report.rsn))
+
+    def take_marked(self, report):
+        """Check a MARKED report."""
+        assert self.reported_marks < report.marked <= self.marked, (
+            f"QP {self.qpn}: {report.marked} marks reported after {self.reported_marks}, and {self.marked} arrived")
+        self.reported_marks = report.marked
 
     def take_event(self, kind, report):
         """Check a report of any other kind."""

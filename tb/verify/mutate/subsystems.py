@@ -91,6 +91,7 @@ TARGETS = (
     _target("receive", "receive", "check in_flight window_check place receive",
             f"test_receive.py::test_packets_are_checked_and_placed_in_order[{SIM}]"),
     _target("receive", "drop_reports", "drop_reports", f"test_drop_reports.py::test_drops_are_reported_once[{SIM}]"),
+    _target("receive", "marks", "marks", f"test_marks.py::test_marks_are_counted_and_reported[{SIM}]"),
     _target("mac", "mac", "edge", f"test_mac.py::test_frames_pass_the_edge[{SIM}]"),
     _target("mac", "crossing", "frame_crossing rx_crossing ../transmit/send_crossing",
             f"test_crossing.py::test_crossing[{SIM}]"),

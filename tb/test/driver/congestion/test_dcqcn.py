@@ -48,7 +48,7 @@ def test_fast_recovery_halves_the_distance_to_the_target():
 def test_additive_and_hyper_increase_follow(timers, counts, step):
     """Additive after five periods of timer or counter, hyper after five of both."""
     one = flow()
-    one.rate = one.target = LINE / 4
+    one.rate, one.target, one.alpha_at_ns = LINE / 4, LINE / 4, 0.0
     one.timer_count, one.byte_count = timers - 1, counts
     one.on_ack(55 * US, 0, 0)
     assert one.target == LINE / 4 + step and one.rate == LINE / 4 + step / 2

@@ -137,6 +137,10 @@ class Scene:
         return 1, self.frame(Opcode.REPORT_REQUEST, 1, psn=rng.randrange(PSNS), src_ip=rng.choice([None, UNKNOWN_PEER]),
                              extension=wire.RSNH.pack(rsn=rng.choice([0, 1, rng.randrange(1 << wire.RSN_BITS)])))
 
+    def notification(self):
+        return 0, self.frame(Opcode.CNP, 0, psn=self.rng.randrange(PSNS), src_ip=self.rng.choice([None, UNKNOWN_PEER]),
+                             extension=wire.CNPH.pack())
+
     def unknown_peer(self):
         """Return a frame of another kind with a different source address, which the driver drops."""
         target, frame = getattr(self, self.rng.choice(["acknowledgement", "loss_report", "limit"]))()
@@ -147,7 +151,7 @@ class Scene:
         return target, frame + wire.icrc(frame)
 
 
-KINDS = ["acknowledgement", "loss_report", "limit", "probe", "report_request", "unknown_peer"]
+KINDS = ["acknowledgement", "loss_report", "limit", "probe", "report_request", "notification", "unknown_peer"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -186,7 +190,7 @@ def test_forged_frames_use_no_memory_and_complete_nothing(kind):
     wcs = early + scene.cqs[0].take(8)[1]
     assert [wc.wr_id for wc in wcs] in ([2], []), wcs
     actual = scene.ends[1].mr.read(HALF, HALF) == scene.ends[0].mr.read(HALF, HALF)
-    if kind in ("acknowledgement", "probe", "report_request", "unknown_peer"):
+    if kind in ("acknowledgement", "probe", "report_request", "notification", "unknown_peer"):
         assert [wc.status for wc in wcs] == [WCStatus.SUCCESS] and actual
     assert actual or all(wc.status is not WCStatus.SUCCESS for wc in wcs)
     for one, two in zip(before, after, strict=True):

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from weft.driver.protocol.segment import Request
-from weft.driver.send.flow_limit import PACKET_OVERHEAD, FlowLimit
+from weft.driver.send.flow_limit import CNP_INTERVAL_NS, PACKET_OVERHEAD, FlowLimit
 from weft.driver.send.sender import Sender
 from weft.driver.send.standard_sender import StandardSender
 from weft.driver.terms.enums import MTU, WCStatus, WROpcode
@@ -21,7 +21,7 @@ from weft.tb.sim.pair.operation_pair import OperationPair
 from weft.tb.test.driver.send.test_sender import loss_report
 
 PSN, PMTU, LINE = 100, 1024, 100e9
-DELAY_NS, LENGTH = 10_000, 1 << 20
+DELAY_NS, LENGTH, LEAST_NS = 10_000, 1 << 20, CNP_INTERVAL_NS // 2
 
 
 def make_sender(name="swift", kind=Sender, length=LENGTH):
@@ -148,7 +148,7 @@ def test_a_standard_peer_gets_no_probe():
     assert sender.has_work and sender.flow.rtt_ns == DELAY_NS
 
 
-@pytest.mark.parametrize("name", ["swift", "rate-match"])
+@pytest.mark.parametrize("name", ["swift", "rate-match", "dcqcn"])
 @pytest.mark.parametrize("options", [{}, {"device_type": TimedDevice, "preset": "test"}], ids=["functional", "timed"])
 def test_in_flight_stays_below_two_products_at_the_rate_of_the_line(name, options):
     """In products of the rate and the smallest round trip so far, whenever the card gets work."""
@@ -190,10 +190,34 @@ def test_a_qp_chooses_beside_its_context():
     pair.close()
 
 
-@pytest.mark.parametrize(("name", "words"), [("dcqcn", "needs ECN marks, and cards send Not-ECT"),
-                                             ("cubic", "choose one of none, swift, rate-match")])
-def test_algorithms_that_cards_do_not_have_are_refused(name, words):
+def test_algorithms_that_do_not_exist_are_refused():
+    words = "congestion is 'cubic'; choose one of none, dcqcn, swift, rate-match"
     with pytest.raises(InvalidValue, match=words):
-        ContextConfig(congestion=name).check()
+        ContextConfig(congestion="cubic").check()
     with pytest.raises(InvalidValue, match=words):
-        QPAttr(congestion=name).check(0)
+        QPAttr(congestion="cubic").check(0)
+
+
+def test_notifications_lower_the_window_and_are_limited():
+    """Half of the rate is half of the bandwidth-delay product; one packet is the least."""
+    sender = make_sender("dcqcn")
+    fill(sender)
+    deliver(sender, 0, DELAY_NS)
+    flow, product = sender.flow, int(LINE * DELAY_NS / 8e9)
+    assert flow.end - flow.heard == product // flow.packet
+    sender.on_cnp(2 * DELAY_NS)
+    assert flow.algorithm.rate == LINE / 2 and flow.end - flow.heard == product // 2 // flow.packet
+    for now in range(2 * DELAY_NS, 2 * DELAY_NS + LEAST_NS, 1_000):
+        sender.on_cnp(now)
+    assert flow.algorithm.rate == LINE / 2
+    for n in range(1, 50):
+        sender.on_cnp(2 * DELAY_NS + n * LEAST_NS)
+    assert flow.algorithm.rate == flow.algorithm.settings.least_mbps * 1e6 and flow.end - flow.heard == 1
+
+
+@pytest.mark.parametrize("name", ["swift", "rate-match"])
+def test_other_algorithms_ignore_notifications(name):
+    sender = make_sender(name)
+    before = sender.flow.end, sender.flow.algorithm.rate
+    sender.on_cnp(0)
+    assert (sender.flow.end, sender.flow.algorithm.rate) == before and not sender.flow.ect

@@ -4,12 +4,14 @@ import pytest
 
 from weft.driver.soft.rc.mr import SoftMR
 from weft.driver.soft.rc.opcodes import RcOpcode as O
-from weft.driver.soft.rc.packet import RcPacket
+from weft.driver.soft.rc.packet import Addresses, RcPacket, build
+from weft.driver.soft.rc.qp import CNP_INTERVAL_NS
 from weft.driver.terms.enums import MTU, AccessFlag, QPState, WCStatus
 from weft.driver.verbs.pd import PD
 from weft.hdl.contract.wire import Syndrome
+from weft.model.fabric.frame.header import marked
 from weft.tb.test.driver.soft.hosts import MACS
-from weft.tb.test.driver.soft.rc_pair import RcPair, all_good, statuses
+from weft.tb.test.driver.soft.rc_pair import IPS, RcPair, all_good, statuses
 
 INVALID, ACCESS, OPERATIONAL = (Syndrome.NAK_INVALID_REQUEST, Syndrome.NAK_REMOTE_ACCESS,
                                 Syndrome.NAK_REMOTE_OPERATIONAL)
@@ -328,3 +330,23 @@ def test_far_psn_changes_nothing(psn):
     peer.send(O.WRITE_ONLY, b"evil", psn=psn)
     assert not any(peer.mr.view) and peer.qp.responder.epsn == 100
     assert peer.counts["early_packets"] + peer.counts["duplicates"] == 1
+
+
+def test_a_marked_packet_is_answered_with_one_notification_in_an_interval():
+    """Packets of unknown peers are not answered; notifications of the peer change nothing."""
+    peer = Peer()
+
+    def marks(ip=IPS[0]):
+        packet = RcPacket(O.WRITE_ONLY, peer.qp.qp_num, peer.psn, 0, b"a", va=peer.mr.buf, rkey=peer.mr.rkey,
+                          dma_length=1)
+        peer.psn += ip == IPS[0]
+        peer.pair.hosts[1].arrive(marked(build(packet, Addresses(MACS[1], IPS[1], MACS[0], ip, 0xC000))))
+        return [answer.opcode for answer in peer.answers()]
+
+    assert not marks(ip=IPS[0] ^ 1)
+    assert marks() == [O.CNP] and not marks()
+    assert peer.counts["cnps_sent"] == 1
+    peer.pair.run(lambda: False, CNP_INTERVAL_NS)
+    assert marks() == [O.CNP]
+    assert not peer.send(O.CNP, ack_req=0, psn=0) and peer.counts["cnps_received"] == 1
+    assert peer.qp.qp_state is QPState.RTS

@@ -9,6 +9,8 @@ from weft.driver.soft.rc.packet import Addresses, BadPacket, Fault, RcPacket, bu
 from weft.hdl.contract import wire
 from weft.tb.sim.link.pcap import PcapWriter
 from weft.tb.test import tshark
+from weft.tb.test.driver.soft.hosts import MACS
+from weft.tb.test.driver.soft.rc_pair import IPS
 from weft.tb.test.driver.soft.rc_traffic import traffic
 
 TO = Addresses(mac=0x02_0000_0000_0B, ip=0x0A00_000B, own_mac=0x02_0000_0000_0A, own_ip=0x0A00_000A, sport=0xC000)
@@ -16,8 +18,10 @@ TO = Addresses(mac=0x02_0000_0000_0B, ip=0x0A00_000B, own_mac=0x02_0000_0000_0A,
 
 def random_packet(rng, opcode):
     size = rng.choice([0, 1, 2, 3, 4, 100, 256])
-    fields = {field.name: rng.getrandbits(field.width) for header in EXTENSIONS[opcode] for field in header.fields}
-    without = opcode in ATOMICS | {RcOpcode.READ_REQUEST, RcOpcode.ACKNOWLEDGE, RcOpcode.ATOMIC_ACKNOWLEDGE}
+    fields = {field.name: rng.getrandbits(field.width) for header in EXTENSIONS[opcode] for field in header.fields
+              if not field.name.startswith("_")}
+    without = opcode in ATOMICS | {RcOpcode.READ_REQUEST, RcOpcode.ACKNOWLEDGE, RcOpcode.ATOMIC_ACKNOWLEDGE,
+                                   RcOpcode.CNP}
     return RcPacket(opcode, rng.getrandbits(24), rng.getrandbits(24), rng.getrandbits(1),
                     b"" if without else rng.randbytes(size), TO.own_ip, **fields)
 
@@ -31,7 +35,7 @@ def test_built_messages_are_parsed_back(opcode):
 
 
 def test_opcodes_without_headers_are_those_of_the_contract():
-    for opcode in (wire.Opcode.WRITE_ONLY, wire.Opcode.WRITE_ONLY_IMM, wire.Opcode.ACKNOWLEDGE):
+    for opcode in (wire.Opcode.WRITE_ONLY, wire.Opcode.WRITE_ONLY_IMM, wire.Opcode.ACKNOWLEDGE, wire.Opcode.CNP):
         assert EXTENSIONS[RcOpcode(opcode)] == wire.EXTENSIONS[opcode]
 
 
@@ -95,6 +99,8 @@ def test_tshark_decodes_every_frame(tmp_path):
     """
     tshark.need_tshark()
     pair = traffic(7, requests=70, lengths=(0, 3, 63, 256, 259, 1000))
+    to = Addresses(MACS[1], IPS[1], MACS[0], IPS[0], 0xC000)
+    pair.frames.append((0, build(RcPacket(RcOpcode.CNP, 0x118, 0), to)))
     with PcapWriter(tmp_path / "rc.pcap") as capture:
         for n, (_, frame) in enumerate(pair.frames):
             capture.write(1000 * n, frame)

@@ -13,6 +13,7 @@ def roce(opcode, *, payload=b"", va=0x1000, rkey=0x100, rsn=0, imm=0, dma_length
         "RSNH": {"rsn": rsn},
         "ImmDt": {"imm": imm},
         "AETH": {"syndrome": wire.Syndrome.ACK},
+        "CNPH": {},
         "LIMH": {"limited": rsn & 1, "serial": rsn >> 1},
     }
     extensions = b"".join(layout.pack(**values[layout.name]) for layout in wire.EXTENSIONS.get(opcode, ()))

@@ -12,6 +12,7 @@ from weft.hdl.contract.abi import (
     GENERATION_BITS,
     HOLES_BITS,
     HOST_QPNS,
+    MARK_STEP_NS,
     REPORT_EVENT,
     AccessFlag,
     QpState,
@@ -38,6 +39,7 @@ FRAMES = 300
 TRANSLATE_CYCLES, WINDOW_CYCLES = 9, 8
 UNKNOWN_QP, ERR_QP = 7, 8
 PAGE = 4096
+INTERVAL_NS, FIRST_NS = 1_500, 1 << 16    # of reports of marks; time at the start
 PHYSICAL = 1 << 40      # the stand-in translates a page to itself plus this, in reverse order
 REFUSAL = {Verdict.STALE: Reason.STALE_PSN, Verdict.DUPLICATE: Reason.DUPLICATE, Verdict.FAR: Reason.FAR_PSN}
 
@@ -106,7 +108,7 @@ class ReceiveBench:
         self.judged = StreamSource(dut, "i_verdict", dut.clk, rng=rng)
         self.needs, self.requests, self.judgements = [], [], []
         self.counts, self.refused, self.tickets = Counter(), ([], []), []
-        self.cycle = 0
+        self.cycle, self.steps = 0, []      # steps: time at each decision on a mark
         self.looks = []     # (index, state) of the QP when its packet was about to be placed
         self.drops, self.unread, self.reading = [], 0, 0.2   # dropped packets reported between two reads of the driver
         for task in (self._watch(), self._translate(), self._window(), self._table(), self._ring()):
@@ -119,10 +121,14 @@ class ReceiveBench:
     async def _watch(self):
         dut = self.dut
         names = [name for name in dir(dut) if name.startswith("count_")]
-        last = int(dut.placed_ticket.value)
+        last, times = int(dut.placed_ticket.value), deque([0] * 2, 2)
         while True:
             await RisingEdge(dut.clk)
             self.cycle += 1
+            if int(dut.count_rx_marked.value):
+                self.steps.append(times[0] // MARK_STEP_NS)
+            times.append(FIRST_NS + 4 * self.cycle)
+            dut.time_ns.value = times[1]
             for name in names:
                 self.counts[name] += int(getattr(dut, name).value)
             for k, reasons in enumerate(self.refused):
@@ -208,7 +214,7 @@ async def start(dut, **options):
     await start_clock(dut)
     dut.enable.value = dut.space.value = 1
     dut.network__mac.value, dut.network__ip.value = MAC, IP
-    dut.registers__host_qpns.value = HOST_WORD
+    dut.registers__host_qpns.value, dut.registers__cnp_interval_ns.value = HOST_WORD, INTERVAL_NS
     return rng, ReceiveBench(dut, rng, **options)
 
 
@@ -231,7 +237,8 @@ def random_frame(rng):
     spoilt = rng.random() < 0.1
     frame = roce(opcode, payload=payload, psn=rng.getrandbits(24), dest_qp=qpn, ack_req=rng.getrandbits(1), va=va,
                 rkey=rng.choice([1, 2, 3, 4] + [99] * 8), rsn=rng.getrandbits(24), imm=rng.getrandbits(32),
-                src_ip=unknown_peer(rng) if rng.random() < (0.5 if wrong else 0.2) else PEER_IP, **wrong)
+                src_ip=unknown_peer(rng) if rng.random() < (0.5 if wrong else 0.2) else PEER_IP,
+                tos=rng.choice([0, 1, 2, 3, 3, 3]), **wrong)
     return frame[:-1] + bytes([frame[-1] ^ 1 << rng.randrange(8)]) if spoilt else frame
 
 
@@ -243,11 +250,12 @@ def unknown_peer(rng):
 class Expected:
     """Expected outputs, computed from the frames and the window's verdicts."""
 
-    def __init__(self, frames, needs, looks, requests, judgements):
+    def __init__(self, frames, needs, looks, requests, judgements, steps):
         self.requests, self.data, self.raw, self.reports, self.refused = [], [], [], [], ([], [])
         self.progress = []      # beats of data and raw frames up to each ticket
         self.tellable = 0       # reports of dropped packets: some may be coalesced
         self.counts, self.cases = Counter(), Counter()
+        self.steps, self.marked, self.marked_at = iter(steps), Counter(), {}    # by QP
         answers, self.needs, self.looks = zip(requests, judgements, strict=True), iter(needs), iter(looks)
         beats_out, ticket = [0, 0], 0
         for frame in frames:
@@ -305,6 +313,7 @@ class Expected:
             self.counts["count_rx_retransmissions"] += verdict["verdict"] in (Verdict.MATCH, Verdict.UNMATCHED)
             self.counts["count_rx_unmatched"] += verdict["verdict"] == Verdict.UNMATCHED
             self.counts["count_rx_late_originals"] += verdict["verdict"] == Verdict.LATE
+            self.counts["count_rx_marked"] += header.ce
             if payload and state == QpState.ERR:
                 self.cases["stopped in the last cycle"] += 1
             elif payload:
@@ -326,6 +335,8 @@ class Expected:
             kinds.append(ReportKind.UNMATCHED)
         elif verdict["progress"]:
             kinds.append(ReportKind.PROGRESS)
+        if header.kind == "DATA" and header.ce and reason == Reason.OK:
+            self._mark(index, kinds)
         refusals = {ReportKind.ERROR} if reason != Reason.UNKNOWN_QP else {ReportKind.PROBE}
         for kind in kinds:
             self.tellable += kind in refusals
@@ -333,8 +344,23 @@ class Expected:
                 kind=kind, has_imm=header.has_imm, retransmission=header.retransmission, reason=reason,
                 opcode=header.opcode, qpn=index, generation=generation_of(index), psn=verdict["psn"],
                 base=verdict["base"], holes=verdict["holes"], va=header.va, key=header.rkey, length=header.dma_length,
-                imm=header.imm, rsn=header.rsn, src_ip=header.src_ip)
+                imm=header.imm, rsn=header.rsn, src_ip=header.src_ip,
+                marked=self.marked[index] if kind is ReportKind.MARKED else 0)
             self.reports.append((int.from_bytes(entry, "little"), ticket))
+
+
+    def _mark(self, index, kinds):
+        """Count a mark; report it when the interval is over and the packet has none of two other reports."""
+        step = next(self.steps)
+        self.marked[index] += 1
+        if ReportKind.UNMATCHED in kinds or ReportKind.PROGRESS in kinds:
+            self.cases["mark beside another report"] += 1
+        elif step - self.marked_at.get(index, -1 << 20) <= -(-INTERVAL_NS // MARK_STEP_NS):
+            self.cases["mark within the interval"] += 1
+        else:
+            self.marked_at[index] = step
+            self.cases["mark after a message end"] += ReportKind.MESSAGE_END in kinds
+            kinds.append(ReportKind.MARKED)
 
 
 def check_reports(bench, reports, expected):
@@ -373,7 +399,7 @@ async def settle(bench):
 async def settled(bench, frames):
     """Wait until everything is placed; return the expected outputs."""
     await settle(bench)
-    return Expected(frames, bench.needs, bench.looks, bench.requests, bench.judgements)
+    return Expected(frames, bench.needs, bench.looks, bench.requests, bench.judgements, bench.steps)
 
 
 async def compare(bench, frames):
@@ -399,7 +425,7 @@ async def compare(bench, frames):
 
 WANTED = (
     "requested without effect", "probe of a QP in ERR", "stopped in the last cycle", "for software on the host",
-    "page crossed",
+    "page crossed", "mark beside another report", "mark within the interval", "mark after a message end",
     *(("control frame", int(opcode)) for opcode in (wire.Opcode.ACKNOWLEDGE, wire.Opcode.LOSS_REPORT)),
     *(("verdict", verdict) for verdict in Verdict),
     *(("refused", reason) for reason in (Reason.UNKNOWN_QP, Reason.BAD_KEY, Reason.OUT_OF_RANGE,
@@ -407,7 +433,7 @@ WANTED = (
     *((kind, Reason.WRONG_PEER) for kind in ("DATA", "PROBE", "RAW", "REFUSED")),
     *((kind, Reason.STALE_GENERATION) for kind in ("DATA", "PROBE", "RAW")),
     *(("report", kind) for kind in (ReportKind.MESSAGE_END, ReportKind.PROGRESS, ReportKind.PROBE, ReportKind.ERROR,
-                                    ReportKind.UNMATCHED)))
+                                    ReportKind.UNMATCHED, ReportKind.MARKED)))
 
 
 def occurred(expected):
@@ -498,13 +524,15 @@ async def dropped_packets_are_reported_once(dut):
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def full_rate(dut):
-    """Payload leaves as fast as frames arrive: 64 to 4096 bytes per packet, also across pages."""
+    """Payload leaves as fast as frames arrive: 64 to 4096 bytes per packet, also across pages, marked or not."""
     rng, bench = await start(dut, accept_all=True)
-    for size, count in ((4096, 4), (1024, 15), (256, 30), (64, 60)):
+    dut.registers__cnp_interval_ns.value = 0
+    for size, count, tos in ((4096, 4, 0), (1024, 15, 0), (256, 30, 0), (64, 60, 0), (64, 60, 3), (256, 30, 3)):
         for sink in (bench.request, bench.data):
             sink._queue.clear()
         start_cycle, start_data = bench.cycle, bench.data.received
-        frame = roce(wire.Opcode.WRITE_ONLY, payload=rng.randbytes(size), dest_qp=number(1), va=PAGE - 30, rkey=99)
+        frame = roce(wire.Opcode.WRITE_ONLY, payload=rng.randbytes(size), dest_qp=number(1), va=PAGE - 30, rkey=99,
+                     tos=tos)
         for _ in range(count):
             bench.send(frame)
         total = count * len(beats(frame))
@@ -518,7 +546,8 @@ async def full_rate(dut):
                         latency, count, len(beats(frame)), cycles)
         assert latency <= 45
         assert cycles <= total + 4
-    assert not bench.refused[0]
+    assert not bench.refused[0] and bench.counts["count_rx_marked"] == 90
+    assert bench.report.received > 2, "reports of marks within this time"
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")

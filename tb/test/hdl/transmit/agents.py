@@ -85,7 +85,7 @@ def random_work(rng, *, qps, retransmit=None, length_max=6000, **changes):
         "remote_va": rng.getrandbits(48), "lkey": rng.getrandbits(31),
         "rkey": rng.getrandbits(32), "length": length, "psn": rng.choice([rng.getrandbits(32), 0xFF_FFFE, 0xFFFF_FFFF]),
         "imm": rng.getrandbits(32), "rsn": rng.choice([rng.getrandbits(24), 0xFF_FFFF]),
-        "dst_mac": rng.getrandbits(48), "sport": rng.getrandbits(16),
+        "dst_mac": rng.getrandbits(48), "sport": rng.getrandbits(16), "ect": rng.getrandbits(1),
         "dst_ip": rng.getrandbits(32)} | changes
 
 
@@ -158,6 +158,7 @@ def frame_of(packet, network):
     return wire.build_frame(
         opcode=packet.opcode, dst_mac=w.dst_mac, src_mac=network[0], src_ip=network[1], dst_ip=w.dst_ip, sport=w.sport,
         dest_qp=w.dqpn, psn=packet.psn, ack_req=packet.ack_req, extensions=extensions,
+        tos=wire.ECT0 if w.ect else 0,
         payload=gather(w.lkey, packet.local_va, packet.length) if w.payload is None else w.payload)
 
 

@@ -16,7 +16,7 @@ from weft.tb.sim.stream.stream import StreamSink, StreamSource
 from weft.tb.test.hdl.transmit.agents import entries_of, packets_of, random_inline, random_work, refusal, run
 
 PARAMS = preset("test")
-SAME = ("sqpn", "dqpn", "lkey", "rkey", "imm", "dst_mac", "dst_ip", "sport")
+SAME = ("sqpn", "dqpn", "lkey", "rkey", "imm", "dst_mac", "dst_ip", "sport", "ect")
 OWN = ("opcode", "psn", "rsn", "has_imm", "ack_req", "local_va", "remote_va", "length", "last")
 SILENT = {"length": 0, "last": 1, "inline": 0, "ring": 1, "reason": Reason.BAD_DESCRIPTOR}
 INLINE = range(6)       # of every 16 descriptors

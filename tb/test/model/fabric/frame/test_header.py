@@ -6,7 +6,7 @@ import pytest
 
 from weft.hdl.contract import wire
 from weft.hdl.contract.abi import Reason
-from weft.model.fabric.frame.header import CNP, can_be_marked, hash_of, is_control, is_group, marked
+from weft.model.fabric.frame.header import can_be_marked, hash_of, is_control, is_group, marked
 from weft.model.functional.parse import parse
 from weft.tb.test.model.fabric.frame.frames import MAC, frame
 
@@ -36,8 +36,9 @@ def test_a_tagged_packet_is_marked_behind_its_tag():
 
 def test_classes():
     """Probes wait with the data that they must not overtake."""
-    control = {wire.Opcode.ACKNOWLEDGE, wire.Opcode.LOSS_REPORT, CNP}
-    for opcode in (*wire.Opcode, CNP, wire.UD_SEND_ONLY):
+    control = {wire.Opcode.ACKNOWLEDGE, wire.Opcode.LOSS_REPORT, wire.Opcode.CNP, wire.Opcode.REPORT_REQUEST,
+               wire.Opcode.RECEIVE_LIMIT}
+    for opcode in (*wire.Opcode, wire.UD_SEND_ONLY):
         assert is_control(frame(0, 1, opcode=opcode, payload=16)) == (opcode in control)
     assert not is_control(bytes(14)) and not is_control(b"")
 
