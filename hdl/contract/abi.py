@@ -324,7 +324,7 @@ def _work(name: str, doc: str, *source: tuple) -> Layout:
         ("retransmit", 1, "Packets carry RSNs, counted up from `rsn`."),
         ("pmtu", 3, "IBTA enumeration, 1 (256) to 5 (4096)."),
         ("inline", 1, "It is a WORK_INLINE."),
-        ("paced", 1, "The pacer takes it, and the ring goes on. Not with `inline`."),
+        ("paced", 1, "The pacer takes it, and the ring does not wait for it. Not with `inline`."),
         ("ect", 1, "Packets leave as ECT(0), otherwise as Not-ECT."),
         ("_r0", 3),
         ("sqpn", 24, "Index of the local QP."),
