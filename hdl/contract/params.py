@@ -87,6 +87,8 @@ class CardParams:
         Descriptors a ring reader may hold or have in flight.
     inline_bytes
         Largest inline payload of a descriptor in bytes: 0 or ``abi.INLINE_MAX``.
+    pace_descriptors
+        Descriptors that the pacer holds; 0: no pacer.
     straddle
         Up to two requests begin in a beat of RQ, and up to four completions in one of RC: the hard block must be
         configured accordingly. Without it a host that splits completions at 64 bytes limits reads to half the line's
@@ -120,6 +122,7 @@ class CardParams:
     tx_buffer_beats: int = 256
     ring_prefetch: int = 16
     inline_bytes: int = INLINE_MAX
+    pace_descriptors: int = 0
     straddle: bool = False
     mac_clock: bool = False
 
@@ -128,6 +131,8 @@ class CardParams:
                       "bulk_tags", "line_tags", "rx_buffer_beats", "tx_buffer_beats", "ring_prefetch",
                       "match_queue", "builder_slots", "prefetch_depth_max", "knit_extents"):
             exact_log2(getattr(self, field))
+        if self.pace_descriptors:
+            exact_log2(self.pace_descriptors)
         if not self.node_encodings or set(self.node_encodings) - set(NODE_ENCODINGS):
             raise ValueError(f"node_encodings is {self.node_encodings}; choose from {', '.join(NODE_ENCODINGS)}")
         if not 64 <= self.window_bits <= 512:

@@ -177,6 +177,11 @@ class TimedCard(FunctionalCard):
         elif self.enabled:
             self.transmit_path.start()
 
+    def _pace(self, layout, method, value):
+        super()._pace(layout, method, value)
+        if self.enabled:
+            self.transmit_path.start()
+
     def _link(self, word):
         super()._link(word)
         incarnation = self._incarnation(word.qpn, word.generation)
