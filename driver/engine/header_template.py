@@ -17,6 +17,8 @@ class HeaderTemplate:
         Of the QP.
     sport : int
         UDP source port.
+    paced : bool
+        The card paces the QP.
 
     Attributes
     ----------
@@ -24,9 +26,9 @@ class HeaderTemplate:
     frames : ControlFrames
     """
 
-    def __init__(self, path, card, index, sport):
+    def __init__(self, path, card, index, sport, paced=False):
         self.path = path
         self.descriptors = Descriptors(pmtu=path.mtu, sqpn=index, dqpn=path.qpn, dst_mac=path.mac, dst_ip=path.ip,
-                                       sport=sport)
+                                       sport=sport, paced=paced)
         self.frames = ControlFrames(dst_mac=path.mac, src_mac=card.mac, src_ip=card.ip, dst_ip=path.ip, sport=sport,
                                     dest_qp=path.qpn)

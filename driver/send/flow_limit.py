@@ -45,9 +45,13 @@ class FlowLimit:
         Latest and smallest round trip time.
     heard : int
         Every older PSN has arrived or is reported lost.
+    left : int
+        Every older PSN has left the card.
     end : int
         PSN from which on nothing may be passed to the card.
     """
+
+    paced = False      # the card delays packets and holds them back
 
     def __init__(self, name, *, pmtu, psn, line_bps, delay_ns):
         self.packet = pmtu + PACKET_OVERHEAD
@@ -55,7 +59,7 @@ class FlowLimit:
         self._make = lambda delay_ns: create(name, line_bps, delay_ns, packet=self.packet)
         self.algorithm = self._make(delay_ns)      # that of the first measured round trip replaces it
         self.rtt_ns = self.least_ns = None
-        self.heard = self._left = self._asked = psn
+        self.heard = self.left = self._asked = psn
         self._missing, self._holes = 0, collections.deque()     # packets reported lost, and their (PSN, count)
         self._departures = Departures()
         self._timed = collections.deque()                       # (PSN, time) of packets that left the card
@@ -72,27 +76,35 @@ class FlowLimit:
 
     def retired(self, descriptors, now):
         """Note new work that the card retired."""
-        before = self._left
+        before = self.left
         for psn, answered in self._departures.retired(descriptors):
-            self._left = psn
+            self.left = psn
             if answered:
                 self._asked = psn
-        if self._left > before:
-            self._timed.append((self._left, now))
+        if self.left > before:
+            self._timed.append((self.left, now))
 
     def ask(self, sent_psn):
         """Return the PSN of a probe that is due, or None."""
-        new = self._left - self._asked
-        if not new or new < self._window // ASKS and not self._left == sent_psn >= self.end:
+        new = self.left - self._asked
+        if not new or new < self._window // ASKS and not self._stalled(sent_psn):
             return None
-        self._asked = self._left
-        return self._left
+        self._asked = self.left
+        return self.left
 
-    def acknowledged(self, cum, sent_psn, now):
-        """Note that the peer has every PSN before ``cum``."""
+    def _stalled(self, sent_psn):
+        """Return true if nothing more leaves before an answer arrives."""
+        return self.left == sent_psn >= self.end
+
+    def _since(self, left_ns, now, came_ns):
+        """Return the time from the departure of a packet to its acknowledgement."""
+        return now - left_ns
+
+    def acknowledged(self, cum, sent_psn, now, came_ns=None):
+        """Note that the peer has every PSN before ``cum``. The card got the frame at ``came_ns`` of its clock."""
         sample = None
         while self._timed and self._timed[0][0] <= cum:
-            sample = now - self._timed.popleft()[1]
+            sample = self._since(self._timed.popleft()[1], now, came_ns)
         if sample:
             if self.rtt_ns is None:
                 self.algorithm, self.least_ns = self._make(sample), sample

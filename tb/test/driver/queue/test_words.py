@@ -47,8 +47,8 @@ def random_work(rng, names):
 
 def test_descriptors():
     rng = seeded()
-    of_chunk = named(abi.WORK, "phase", "check", "opcode", "ack_req", "retransmit", "rsn", "inline", "imm",
-                     *CONNECTION)
+    of_chunk = named(abi.WORK, "phase", "check", "opcode", "ack_req", "retransmit", "rsn", "inline", "paced", "ect",
+                     "imm", *CONNECTION)
     for again in [False, True] * 50:
         connection, (work, fields) = values(rng, abi.WORK, CONNECTION), random_work(rng, of_chunk)
         rsn = values(rng, abi.WORK, ["rsn"]) if again else {}
@@ -58,8 +58,8 @@ def test_descriptors():
 
 def test_descriptors_with_payload():
     rng = seeded()
-    here = named(abi.WORK_INLINE, "phase", "check", "opcode", "ack_req", "retransmit", "rsn", "inline", "imm", "length",
-                 "data", *CONNECTION)
+    here = named(abi.WORK_INLINE, "phase", "check", "opcode", "ack_req", "retransmit", "rsn", "inline", "paced", "ect",
+                 "imm", "length", "data", *CONNECTION)
     for length in [*range(1, abi.INLINE_MAX + 1)] * 2:
         connection, (work, fields) = values(rng, abi.WORK, CONNECTION), random_work(rng, here)
         rsn = values(rng, abi.WORK, ["rsn"]) if rng.random() < 0.5 else {}
