@@ -42,6 +42,10 @@ class PacedQueue(SendQueue):
         return super().has_work and self.flow.takes_new
 
     @property
+    def may_leave(self):
+        return self.has_work and self.sent_psn < self.flow.end
+
+    @property
     def left_psn(self):
         return self.flow.left
 

@@ -526,7 +526,7 @@ class Sender:
         queue = self.queue
         return (not self._card_works and self.timer.deadline is not None
                 and (self.awaiting or queue.una < queue.sent_psn or queue.held_back)
-                and not ((queue.chunks or queue.waiting) and queue.has_work or self._recovery.has_work))
+                and not ((queue.chunks or queue.waiting) and queue.may_leave or self._recovery.has_work))
 
     @property
     def deadline(self):
