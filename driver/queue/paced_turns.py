@@ -20,6 +20,8 @@ class PacedTurns:
     rings : dict of Ring
     size : int
         Descriptors of the pool; less than ``SIZE_LEAST``: the card paces nothing.
+    passed : callable(qp)
+        Called when the card got descriptors of ``qp``: it may have to wait for its peer now.
 
     Attributes
     ----------
@@ -27,8 +29,9 @@ class PacedTurns:
         Descriptors passed to the card, of which it has not reported the end.
     """
 
-    def __init__(self, rings, size):
+    def __init__(self, rings, size, passed):
         self.size, self.used, self._held = size if size >= SIZE_LEAST else 0, 0, {}
+        self._passed = passed
         self._new, self._again = collections.deque(), collections.deque()     # QPs with new work; with retransmissions
         self._new_most = self.size - max(1, self.size // RESERVED_SHARE)
         self._rings = rings[Ring.SEND], rings[Ring.RETRANSMIT]
@@ -107,6 +110,7 @@ class PacedTurns:
             self.ended(qp, len(works))      # the card does not get them
             qp.sender.on_taken(len(works))
             raise
+        self._passed(qp)
 
     @property
     def busy(self):

@@ -66,7 +66,7 @@ class TransmitTurns:
 
     def __init__(self, rings, finished, *, enough_bytes, pace_descriptors=0):
         self.rings, self.finished, self.enough_bytes = rings, finished, enough_bytes
-        self.paced = PacedTurns(rings, pace_descriptors)
+        self.paced = PacedTurns(rings, pace_descriptors, finished)
         self._served = None     # QP that pushed last
         self._rings = [rings[ring] for ring in (Ring.NIC_TX, Ring.SEND, Ring.RETRANSMIT)]
         self._turn, self._again = collections.deque(), collections.deque()   # QPs with new work; with retransmissions
