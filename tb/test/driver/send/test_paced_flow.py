@@ -362,7 +362,7 @@ def test_a_pool_smaller_than_the_number_of_qps(device_type, pool):
     """All QPs proceed. The functional card raises an exception if its pool overflows."""
     seed = drawn_seed()
     print("seed", seed)
-    pair = paced_pair(device_type, pool, qps=12, loss=0.02, seed=seed)
+    pair = paced_pair(device_type, pool, qps=12, loss=0.05, seed=seed)
     data = random.Random(seed).randbytes(LENGTH)
     pair.hosts[0].mr.write(data)
     part = LENGTH // 12 // 4096 * 4096
