@@ -169,17 +169,14 @@ class TimedCard(FunctionalCard):
             self.rings.put(Ring.META_REPORT, self.backlog.popleft())
         self.receive_path.go_on()
         self.commands.go_on()
+        if self.pacer is not None and self.enabled:
+            self.transmit_path.start()
 
     def descriptors(self, ring):
         """Process descriptors of a ring that arrived."""
         if ring is Ring.COMMAND:
             self.commands.go_on()
         elif self.enabled:
-            self.transmit_path.start()
-
-    def _pace(self, layout, method, value):
-        super()._pace(layout, method, value)
-        if self.enabled:
             self.transmit_path.start()
 
     def _link(self, word):

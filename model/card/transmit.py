@@ -186,12 +186,12 @@ class TimedTransmitPath(TransmitPath):
     def _paced_at(self):
         """Return the time from which a paced packet may be chosen, or None."""
         pacer = self.card.pacer
-        due = None if pacer is None else pacer.due
+        due = pacer.due if pacer is not None and self.card.enabled else None
         return None if due is None else edge(max(due, self._next_paced))
 
     def _choose(self):
         """Choose packets when they reach the arbiter, retransmissions first."""
-        lane, now, timing, rings = self._data, self.card.loop.now_ns, self.card.timing, self.card.rings
+        lane, now, timing = self._data, self.card.loop.now_ns, self.card.timing
         if self._full:      # the arbiter was blocked until now
             self._next_choice = max(self._next_choice, now)
         while True:

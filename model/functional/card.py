@@ -173,5 +173,6 @@ class FunctionalCard:
             self.rings.put(Ring.META_REPORT, entry, mark)
 
 
-_PACING = {"rate_doorbell": (abi.RATE_DOORBELL, Pacer.set_rate), "limit_doorbell": (abi.LIMIT_DOORBELL, Pacer.set_limit)}
+_PACING = {"rate_doorbell": (abi.RATE_DOORBELL, Pacer.set_rate),
+           "limit_doorbell": (abi.LIMIT_DOORBELL, Pacer.set_limit)}
 _NAME_AT = {r.offset: r.name for r in abi.REGISTERS}

@@ -118,7 +118,7 @@ class TransmitPath:
     def _send_paced(self):
         """Send the packet that the pacer lets go now; return false if there is none, and wake up for the next one."""
         card = self.card
-        due, now = card.pacer.due, card.loop.now_ns
+        due, now = card.pacer.due if card.enabled else None, card.loop.now_ns
         if due is None or due > now:
             if due is not None and (self._wakes_at is None or self._wakes_at <= now or due < self._wakes_at):
                 self._wakes_at = due
@@ -162,8 +162,7 @@ class TransmitPath:
             yield frame
 
     def packets(self, entry, ring):
-        """Return an iterator of the frames of a descriptor, not loaded, with the physical pieces of their payload, until
-        an error."""
+        """Return an iterator of the frames of a descriptor, not loaded, and their physical pieces, until an error."""
         work, kept, inline_max = abi.WORK.unpack(entry), self._kept.pop(ring, None), self.card.params.inline_bytes
         if work.opcode is abi.WorkOpcode.INLINE_DATA and inline_max:
             self._kept[ring] = abi.INLINE_DATA.unpack(entry)
