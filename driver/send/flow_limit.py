@@ -6,6 +6,7 @@ from weft.hdl.contract import wire
 
 from ..congestion.algorithms import create
 from .departures import Departures
+from .send_queue import SendQueue
 
 # Bytes on the line beside the payload.
 PACKET_OVERHEAD = wire.DATA_HEADER_BYTES + wire.ICRC_BYTES + wire.LINE_OVERHEAD_BYTES
@@ -141,3 +142,22 @@ class FlowLimit:
 
     def _in_flight(self, sent_psn):
         return (sent_psn - self.heard + self._missing) * self.packet
+
+
+class LimitedQueue(SendQueue):
+    """Send queue that holds posted work back.
+
+    Parameters
+    ----------
+    flow : FlowLimit
+    options
+        Those of :class:`SendQueue`. No descriptor has more payload than ``flow.chunk_bytes``.
+    """
+
+    def __init__(self, flow, *, chunk_bytes, **options):
+        super().__init__(chunk_bytes=min(chunk_bytes, flow.chunk_bytes), **options)
+        self.flow = flow
+
+    @property
+    def _end(self):
+        return min(super()._end, self.flow.end)

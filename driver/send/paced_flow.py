@@ -7,6 +7,7 @@ from weft.hdl.contract import abi
 
 from ..congestion.algorithm import NS_BITS
 from .flow_limit import CHUNKS, PACKET_OVERHEAD, FlowLimit
+from .send_queue import SendQueue
 
 GAP_MAX = (1 << abi.RATE_DOORBELL.by_name["gap"].width) - 1
 LEAST = 4               # descriptors of a kind that a QP may have in the card
@@ -141,3 +142,42 @@ class PacedFlow(FlowLimit):
 
     def _in_flight(self, sent_psn):
         return super()._in_flight(min(sent_psn, max(self.limit, self.heard)))
+
+
+class PacedQueue(SendQueue):
+    """Send queue of a QP whose packets the card paces and holds back.
+
+    Parameters
+    ----------
+    flow : PacedFlow
+        It determines size and number of the descriptors.
+    options
+        Those of :class:`SendQueue`.
+    """
+
+    def __init__(self, flow, **options):
+        super().__init__(**options)
+        self.flow = flow
+
+    @property
+    def has_work(self):
+        return super().has_work and self.flow.takes_new
+
+    @property
+    def may_leave(self):
+        return self.has_work and self.sent_psn < self.flow.end
+
+    @property
+    def left_psn(self):
+        return self.flow.left
+
+    @property
+    def begun_psn(self):
+        return self.flow.begun_psn(self.sent_psn)
+
+    @property
+    def _end(self):
+        """PSN after the next descriptor at most: the end of the window cuts it, unless one of the parts is short."""
+        step = self.flow.step
+        end, before = self.sent_psn + step, self.flow.end - self.sent_psn
+        return min(super()._end, self.sent_psn + before if step / 2 <= before < step else end)

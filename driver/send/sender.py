@@ -15,7 +15,8 @@ from ..protocol.segment import CHUNK_BYTES
 from ..protocol.timer import Expiry, ProgressTimer
 from ..protocol.wrap import near
 from ..terms.enums import WCStatus
-from .limited_queue import LimitedQueue, PacedQueue
+from .flow_limit import LimitedQueue
+from .paced_flow import PacedQueue
 from .path_search import PathSearch
 from .recovery import Recovery
 from .send_queue import SendQueue
