@@ -88,7 +88,7 @@ class CardParams:
     inline_bytes
         Largest inline payload of a descriptor in bytes: 0 or ``abi.INLINE_MAX``.
     pace_descriptors
-        Descriptors that the pacer holds; 0: no pacer.
+        Descriptors that the pacer holds, a power of two up to 32,768, or 0: no pacer.
     straddle
         Up to two requests begin in a beat of RQ, and up to four completions in one of RC: the hard block must be
         configured accordingly. Without it a host that splits completions at 64 bytes limits reads to half the line's
@@ -131,8 +131,6 @@ class CardParams:
                       "bulk_tags", "line_tags", "rx_buffer_beats", "tx_buffer_beats", "ring_prefetch",
                       "match_queue", "builder_slots", "prefetch_depth_max", "knit_extents"):
             exact_log2(getattr(self, field))
-        if self.pace_descriptors:
-            exact_log2(self.pace_descriptors)
         if not self.node_encodings or set(self.node_encodings) - set(NODE_ENCODINGS):
             raise ValueError(f"node_encodings is {self.node_encodings}; choose from {', '.join(NODE_ENCODINGS)}")
         if not 64 <= self.window_bits <= 512:
@@ -143,6 +141,9 @@ class CardParams:
             raise ValueError(f"block_bits is {self.block_bits}; {self.knit_extents} extents need 8 bits more")
         if self.inline_bytes not in (0, INLINE_MAX):
             raise ValueError(f"inline_bytes is {self.inline_bytes}; choose 0 or {INLINE_MAX}")
+        if self.pace_descriptors and not 4 <= self.pace_descriptors <= 1 << 15:
+            raise ValueError(f"pace_descriptors is {self.pace_descriptors}; choose 0, or 4 to 32768")
+        exact_log2(self.pace_descriptors or 1)
         if self.bulk_tags + self.line_tags > 256:
             raise ValueError("bulk_tags + line_tags exceed the 256 tags of an 8-bit tag field")
 

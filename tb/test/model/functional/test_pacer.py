@@ -177,18 +177,18 @@ def test_a_rejected_packet_discards_the_work_of_its_qp(device):
 
 @CARDS
 def test_a_full_pool_rejects(device):
-    card = PacedCard(device, pool=2)
+    card = PacedCard(device, pool=4)
     card.pace(0, 1e6)
     card.card.checks_driver = False
-    for _ in range(4):
+    for _ in range(6):
         card.work(0, PMTU)
     card.run(100_000, 1_000)
     assert [(report.kind, report.reason, report.psn) for report in card.reports] == [
-        (TX_ERROR, abi.Reason.BAD_DESCRIPTOR, 2), (PACED, abi.Reason.OK, 4)]
+        (TX_ERROR, abi.Reason.BAD_DESCRIPTOR, 4), (PACED, abi.Reason.OK, 6)]
     card.card.checks_driver = True
-    for _ in range(4):
+    for _ in range(6):
         card.work(0, PMTU)
-    with pytest.raises(BadEntry, match="all 2 descriptors of the pacer"):
+    with pytest.raises(BadEntry, match="all 4 descriptors of the pacer"):
         card.run(10_000, 500)
 
 
