@@ -192,6 +192,17 @@ def test_a_lost_answer_is_probed_while_the_card_has_blocked_work():
     assert [frame.psn for frame in sender.frames] == [sender.flow.left]
 
 
+def test_the_timer_runs_while_the_only_descriptor_waits():
+    """The pool has no place for more work of this QP, which would wait as well."""
+    sender = make_sender()
+    while sender.queue.sent_psn < sender.flow.end or sender.flow.works:
+        sender.on_taken(len(sender.next_work()))
+        end_all(sender, 0)
+    sender.next_work()
+    assert sender.in_card == 1 and not sender.flow.works and sender.has_work
+    assert sender.deadline is not None
+
+
 def test_reports_that_match_nothing_are_counted():
     sender = make_sender()
     count = len(fill(sender))
