@@ -179,8 +179,11 @@ def _target_ns(flow: RateMatch, rate: float) -> float:
 
 
 def _apply(flow: RateMatch, limit: float, path_ns: float) -> None:
-    """Set the limit, of a packet to two bandwidth-delay products, and the rate that sends it in ``path_ns``."""
+    """Set the limit, of a packet to two bandwidth-delay products, and the rate that sends ``limit`` in ``path_ns``.
+
+    The rate does not follow the bound of two products: a target longer than the round trip would lower it.
+    """
     s = flow.settings
-    most = BDPS_MAX * flow.bandwidth * flow.delay_ns / NS_BITS
-    flow.limit = int(max(float(s.packet), min(limit, most)))
-    flow.rate = max(min(s.least_mbps * 1e6, flow.line), min(flow.line, flow.limit * NS_BITS / path_ns))
+    least, most = float(s.packet), BDPS_MAX * flow.bandwidth * flow.delay_ns / NS_BITS
+    flow.limit = int(max(least, min(limit, most)))
+    flow.rate = max(min(s.least_mbps * 1e6, flow.line), min(flow.line, max(least, limit) * NS_BITS / path_ns))

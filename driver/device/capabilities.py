@@ -47,6 +47,8 @@ class Capabilities:
         Bits of a block's number in its extent.
     inline_bytes : int
         Largest payload in a descriptor; 0 if the card does not support any.
+    pace_descriptors : int
+        Descriptors that the pacer holds; 0 if the card has none.
     """
 
     version: tuple[int, int, int]
@@ -60,6 +62,7 @@ class Capabilities:
     max_prefetch_depth: int
     block_number_bits: int
     inline_bytes: int
+    pace_descriptors: int
 
     @classmethod
     def of(cls, device: Device) -> Self:
@@ -84,7 +87,7 @@ class Capabilities:
         max_qp, max_mr, max_pte = (1 << (tables >> shift & 0xFF) for shift in (0, 8, 16))
         max_extents, msix_vectors, prefetch_depth, block_bits = (misc >> shift & 0xFF for shift in (0, 8, 16, 24))
         return cls(found, max_qp, max_mr, max_pte, adamap & 0xFFFF, adamap >> 16, max_extents, msix_vectors,
-                   prefetch_depth, block_bits, min(transmit & 0xFF, abi.INLINE_MAX))
+                   prefetch_depth, block_bits, min(transmit & 0xFF, abi.INLINE_MAX), transmit >> 16)
 
     @property
     def max_extent_bytes(self) -> int:

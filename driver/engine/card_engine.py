@@ -58,6 +58,8 @@ class CardEngine:
     lender : MailboxMemory
         Memory for operations; the owner of the registered memory sets it.
     time_wait : TimeWait
+    paced : PacedTurns
+        Use of the card's pacer.
     neighbours : Neighbours
     lock : CardLock
     loopback : Loopback
@@ -82,7 +84,7 @@ class CardEngine:
         Set by a handler: the card has no outstanding access, so memory that it used may be freed.
     """
 
-    def __init__(self, device, config, *, mac, ip, max_qp, inline_bytes):
+    def __init__(self, device, config, *, mac, ip, max_qp, inline_bytes, pace_descriptors):
         self.device, self.config, self.mac, self.ip = device, config, mac, ip
         self.inline_bytes = inline_bytes
         self.rings = {
@@ -114,7 +116,9 @@ class CardEngine:
         self.time_wait = TimeWait(self, min(config.time_wait_qps, max_qp // 4))
         self.neighbours = Neighbours(mac, ip, send=self._send_arp, found=self._neighbour_found,
                                      missing=self._neighbour_missing)
-        self._turns = TransmitTurns(self.rings, self.qps.watch, enough_bytes=enough_bytes(config.tx_poll_ns))
+        self._turns = TransmitTurns(self.rings, self.qps.watch, enough_bytes=enough_bytes(config.tx_poll_ns),
+                                    pace_descriptors=pace_descriptors)
+        self.paced = self._turns.paced
         # Every request for work is in one of these.
         self._unanswered = self.commands.unanswered
         self._asked = (self.qps.active, self.nic.queue, self.services, self.loopback.frames, self.neighbours.asked,
@@ -295,6 +299,7 @@ class CardEngine:
         control = parse_control(frame) if entry.roce else None
         qp = self.qps.find_incarnation(control.dest_qp) if control else None
         if qp is not None:
+            control.came_ns = entry.time_ns
             qp.on_control(control, now)
             return
         self.counts["raw_frames"] += 1
@@ -425,6 +430,8 @@ class CardEngine:
     def drain_transmit(self, qp):
         """Wait until no descriptor of ``qp`` is in the card, and its peer can access no memory of its operations.
 
+        Those of a paced QP may remain in the pool, which the card discards before it destroys the QP.
+
         Raises
         ------
         TimeoutError
@@ -435,7 +442,7 @@ class CardEngine:
         qp.operations.abandon()
         if qp.sender is not None:
             qp.sender.abandon()
-            self.run_until(lambda: not qp.sender.in_card, timeout_ns)
+            self.run_until(lambda: not qp.sender.in_rings, timeout_ns)
         qp.operations.close()
         if not qp.operations.closed:
             self.run_until(lambda: qp.operations.closed, timeout_ns)
@@ -448,6 +455,7 @@ class CardEngine:
         """Remove ``qp``, which the card no longer has."""
         self.qps.remove(qp)
         self.stop_sending(qp)
+        self.paced.discarded(qp)
         self.loopback.forget(qp)
 
     def send_control(self, qp, frame):

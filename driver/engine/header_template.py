@@ -19,6 +19,8 @@ class HeaderTemplate:
         UDP source port.
     ect : bool
         Switches may mark data packets (ECT).
+    paced : bool
+        The card paces the QP.
 
     Attributes
     ----------
@@ -26,9 +28,9 @@ class HeaderTemplate:
     frames : ControlFrames
     """
 
-    def __init__(self, path, card, index, sport, *, ect=False):
+    def __init__(self, path, card, index, sport, *, ect=False, paced=False):
         self.path = path
         self.descriptors = Descriptors(pmtu=path.mtu, sqpn=index, dqpn=path.qpn, dst_mac=path.mac, dst_ip=path.ip,
-                                       sport=sport, ect=int(ect))
+                                       sport=sport, ect=int(ect), paced=int(paced))
         self.frames = ControlFrames(dst_mac=path.mac, src_mac=card.mac, src_ip=card.ip, dst_ip=path.ip, sport=sport,
                                     dest_qp=path.qpn)

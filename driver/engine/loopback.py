@@ -148,7 +148,7 @@ class Loopback:
             if frame.opcode is wire.Opcode.PROBE:
                 self._probe(sender, peer, frame)
             else:
-                peer.on_control(SimpleNamespace(**vars(frame), src_ip=self.card.ip, dest_qp=qpn), now)
+                peer.on_control(SimpleNamespace(**vars(frame), src_ip=self.card.ip, dest_qp=qpn, came_ns=None), now)
 
     def _probe(self, sender, peer, frame):
         """Deliver a probe. The sender's lost work is executed first."""

@@ -20,13 +20,17 @@ _OF_PACKETS = frozenset({
     abi.ReportKind.UNMATCHED})
 _REFUSED = {wire.Syndrome.NAK_REMOTE_ACCESS: EventType.QP_ACCESS_ERR,
             wire.Syndrome.NAK_INVALID_REQUEST: EventType.QP_REQ_ERR}
-_SUCCESS, _ACKNOWLEDGE = WCStatus.SUCCESS, wire.Opcode.ACKNOWLEDGE
-_LINK, _CUM = (abi.REGISTER[name].offset for name in ("link_doorbell", "cum_doorbell"))
+_SUCCESS, _ACKNOWLEDGE, _PACED = WCStatus.SUCCESS, wire.Opcode.ACKNOWLEDGE, abi.ReportKind.PACED
+_LINK, _CUM, _RATE, _LIMIT = (
+    abi.REGISTER[f"{name}_doorbell"].offset for name in ("link", "cum", "rate", "limit"))
 _VALUE_SHIFT = abi.CUM_DOORBELL.shift_of("psn")     # that of ``nodes`` as well
 _BLOCK_SHIFT = abi.LINK_DOORBELL.shift_of("block")
 _LOCAL_PROTECTION = frozenset(
     {abi.Reason.BAD_KEY, abi.Reason.OUT_OF_RANGE, abi.Reason.NO_PERMISSION, abi.Reason.WRONG_PD, abi.Reason.DMA_ERROR}
 )
+
+
+GAP_CHANGE = 1024       # a change of the rate by less than one part in as many is not passed to the card
 
 
 class QpEngine:
@@ -87,6 +91,8 @@ class QpEngine:
         self._ect = False            # switches may mark what the sender sends
         self._port = self._ports = None      # port taken instead of the first one; source of those of answers
         self._asked = []             # ports of questions
+        self._pace = self._pace_limit = None     # gap and limit that the pacer has
+        self._flushing = False       # a command lets the pacer discard what it has
         self._reported = True        # the receiver got a report since it last settled
         queues.wake, queues.notify = self.wake, lambda event_type: self._notify(event_type)
         self._resources = Resources(self.index, pd, card.lender, rights, card.inline_bytes,
@@ -111,6 +117,9 @@ class QpEngine:
         sender.in_turn = self.operations.fail_in_turn
         if sender.flow is not None and sender.flow.ect:
             self._ect, self._header_template = True, None
+        if sender.paced:
+            self._resources.inline_bytes, self._header_template = 0, None
+            self._write_pace()
         if self._searches_path:
             sender.search_path(f"{self.qp_num}/{self.path.qpn}", self._take_port)
         self.wake()
@@ -224,6 +233,9 @@ class QpEngine:
             self._notify_peer()
             return
         self._mark_active(self)
+        if kind is _PACED:
+            self._on_paced(report)
+            return
         self._reported = True
         if kind is abi.ReportKind.TX_ERROR:
             self._on_refused(report)
@@ -238,6 +250,12 @@ class QpEngine:
         frame = ControlFrame(wire.Opcode.CNP, 0)
         if self._may_send(frame):
             self.card.send_control(self, frame)
+    def _on_paced(self, report):
+        """Handle the end of paced descriptors. Those that the pacer discarded meanwhile do not count."""
+        if self.sender is not None and self.sender.paced:
+            ended = self.sender.on_paced(report.psn, bool(report.retransmission), report.time_ns,
+                                         self.card.device.now_ns())
+            self.card.paced.ended(self, ended)
 
     def _on_refused(self, report):
         """Handle a descriptor that the local card rejected."""
@@ -264,7 +282,8 @@ class QpEngine:
                 self.card.counts["rnr_naks_received"] += 1
             if self.sender:
                 requester = self.operations.requester
-                self.sender.on_ack(frame.psn, frame.syndrome, now, frame.msn, requester.started, requester.oldest_psn)
+                self.sender.on_ack(frame.psn, frame.syndrome, now, frame.msn, requester.started, requester.oldest_psn,
+                                   frame.came_ns)
         elif frame.opcode is wire.Opcode.CNP:
             self.card.counts["cnps_received"] += 1
             if self.sender:
@@ -378,10 +397,23 @@ class QpEngine:
             self.operations.pump()
             sender.await_peer(bool(requester.open) or mailbox.awaits_peer, now)
             sender.look_for_path(now)
+        if sender.paced and not self.in_error:
+            self._write_pace()
         if self.draining and not self.in_error and not requester.open:
             self.draining = False
             if self._notify_drained:
                 self._notify(EventType.SQ_DRAINED)
+
+    def _write_pace(self):
+        """Pass a changed rate and a changed limit to the pacer."""
+        flow, write = self.sender.flow, self.card.device.write64
+        gap, limit = flow.gap, flow.limit & 0xFFFF_FFFF
+        if limit != self._pace_limit:
+            self._pace_limit = limit
+            write(_LIMIT, _word(abi.LIMIT_DOORBELL, qpn=self.index, psn=limit))
+        if self._pace is None or abs(gap - self._pace) * GAP_CHANGE > self._pace:
+            self._pace = gap
+            write(_RATE, _word(abi.RATE_DOORBELL, qpn=self.index, gap=gap, limited=1))
 
     def _take_sent(self, completions):
         """Complete the messages that the peer received, and drop those that failed."""
@@ -413,11 +445,17 @@ class QpEngine:
     def header_template(self):
         """Header template of everything that the QP sends; renewed when :attr:`path` changes."""
         if self._header_template is None or self._header_template.path is not self.path:
-            self._header_template = HeaderTemplate(self.path, self.card, self.index, self.sport, ect=self._ect)
+            self._header_template = HeaderTemplate(self.path, self.card, self.index, self.sport, ect=self._ect,
+                                                   paced=self.sender is not None and self.sender.paced)
         return self._header_template
 
     def descriptors(self, works):
-        """Pack the WORK descriptors of several :class:`~weft.driver.protocol.segment.Work` as ring entries."""
+        """Pack the WORK descriptors of several :class:`~weft.driver.protocol.segment.Work` as ring entries.
+
+        The pacer gets the limit that precedes them.
+        """
+        if self.sender.paced:
+            self._write_pace()
         return self.header_template.descriptors.pack(works)
 
     def control_frame(self, frame):
@@ -472,3 +510,18 @@ class QpEngine:
         self.card_notified = PendingCommand(abi.CommandOpcode.QP_MODIFY)
         self.card.commands.submit(abi.CommandOpcode.QP_MODIFY, self.card_notified, qpn=self.qp_num,
                                   qp_state=abi.QpState.ERR)
+        self.left_rings()
+
+    def left_rings(self):
+        """Let the pacer discard what it has of a QP in ERR, when no descriptor of the QP is in the rings."""
+        if (self._flushing or self.card_notified is None or not self.card.paced.holds(self)
+                or self.sender is not None and self.sender.in_rings):
+            return
+        self._flushing = True
+        self.card.commands.submit(abi.CommandOpcode.QP_MODIFY, lambda _: self.card.paced.discarded(self),
+                                  qpn=self.qp_num, qp_state=abi.QpState.ERR)
+
+
+def _word(layout, **fields):
+    """Return a doorbell word."""
+    return int.from_bytes(layout.pack(**fields), "little")

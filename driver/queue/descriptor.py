@@ -7,8 +7,8 @@ from .words import place, words
 _WORDS = words(abi.WORK, ("phase", 64), "local_va", "lkey", "remote_va", "rkey", "psn", ("length", 64), "imm", "dst_ip",
                ("dst_mac", 64))
 _DATA_WORDS = words(abi.INLINE_DATA, ("phase", 64), "psn")
-_OPCODE, _ACK_REQ, _RETRANSMIT, _INLINE = (
-    place(abi.WORK, "phase", 64, name)[0] for name in ("opcode", "ack_req", "retransmit", "inline"))
+_OPCODE, _ACK_REQ, _RETRANSMIT, _INLINE, _PACED = (
+    place(abi.WORK, "phase", 64, name)[0] for name in ("opcode", "ack_req", "retransmit", "inline", "paced"))
 _RSN, _RSN_MASK = place(abi.WORK, "length", 64, "rsn")[0], (1 << abi.WORK.by_name["rsn"].width) - 1
 
 
@@ -27,10 +27,13 @@ class Descriptors:
     Parameters
     ----------
     connection
-        Its WORK fields: ``pmtu, sqpn, dqpn, dst_mac, dst_ip, sport``.
+        Its WORK fields: ``pmtu, sqpn, dqpn, dst_mac, dst_ip, sport, ect``.
+    paced : bool
+        The card paces the packets.
     """
 
-    def __init__(self, **connection):
+    def __init__(self, *, paced=False, **connection):
+        connection["paced"] = int(paced)
         head, *_, self._sport, _, self._ip, self._mac = _WORDS.unpack(abi.WORK.pack(**connection))
         self._heads = [[head | opcode << _OPCODE | ack_req << _ACK_REQ for ack_req in range(2)]
                        for opcode in (abi.WorkOpcode.WRITE, abi.WorkOpcode.WRITE_IMM)]

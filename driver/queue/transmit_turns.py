@@ -5,6 +5,7 @@ import math
 
 from weft.hdl.contract import abi
 
+from .paced_turns import PacedTurns
 from .ring import ENTRIES_MAX
 
 Ring = abi.Ring
@@ -46,6 +47,8 @@ class TransmitTurns:
     front of this QP's queue, does not wait for everything that could be sent now. Of a QP with bulk data it gets no
     more than makes ``enough_bytes``, so that the requests for its next messages do not wait for all of that data.
 
+    QPs whose packets the card paces have other turns: :attr:`paced`.
+
     Parameters
     ----------
     rings : dict of Ring
@@ -53,10 +56,17 @@ class TransmitTurns:
         Called when the card has retired all descriptors of ``qp``.
     enough_bytes : int
         Bytes that the card cannot send before the next call of :meth:`fill`.
+    pace_descriptors : int
+        Descriptors that the card's pacer holds.
+
+    Attributes
+    ----------
+    paced : PacedTurns
     """
 
-    def __init__(self, rings, finished, *, enough_bytes):
+    def __init__(self, rings, finished, *, enough_bytes, pace_descriptors=0):
         self.rings, self.finished, self.enough_bytes = rings, finished, enough_bytes
+        self.paced = PacedTurns(rings, pace_descriptors, finished)
         self._served = None     # QP that pushed last
         self._rings = [rings[ring] for ring in (Ring.NIC_TX, Ring.SEND, Ring.RETRANSMIT)]
         self._turn, self._again = collections.deque(), collections.deque()   # QPs with new work; with retransmissions
@@ -69,6 +79,9 @@ class TransmitTurns:
         sender = qp.sender
         if sender is None:
             return
+        if sender.paced:
+            self.paced.offer(qp)
+            return
         if sender.has_retransmission and qp not in self._again:
             self._again.append(qp)
         if sender.has_work and qp not in self._turn:
@@ -78,6 +91,7 @@ class TransmitTurns:
         for turn in (self._again, self._turn):
             if qp in turn:
                 turn.remove(qp)
+        self.paced.remove(qp)
         self._credit.pop(qp, None)
         if self._served is qp:
             self._served = None
@@ -86,6 +100,7 @@ class TransmitTurns:
         self._turn.clear()
         self._credit.clear()
         self._again.clear()
+        self.paced.clear()
         self._in_card = self._ahead = 0
         self._served = None
 
@@ -130,6 +145,11 @@ class TransmitTurns:
             qp.contain(self._transmitted, qp, now, again, descriptors)
 
     def _transmitted(self, qp, now, again, descriptors):
+        if qp.sender.paced:
+            qp.sender.on_taken(descriptors)
+            if not qp.sender.in_rings:
+                qp.left_rings()
+            return
         left = qp.sender.in_card - descriptors
         try:
             qp.sender.on_transmitted(now, again, descriptors)
@@ -149,6 +169,7 @@ class TransmitTurns:
         bool
             True if a QP waits until the card retires descriptors.
         """
+        waits = self.paced.busy and self.paced.fill()
         if self._again:
             self._repeat()
         if self._turn and self._in_card < self.enough_bytes:
@@ -163,7 +184,7 @@ class TransmitTurns:
                     self.remove(qp)
                     qp.on_unexpected(problem)
             send.ring_doorbell()
-        return bool(self._turn or self._again)
+        return waits or bool(self._turn or self._again)
 
     def _repeat(self):
         send, retransmit = self.rings[Ring.SEND], self.rings[Ring.RETRANSMIT]

@@ -6,6 +6,7 @@ from weft.hdl.contract import abi, wire
 
 from ..congestion.algorithms import MARKED, create
 from .departures import Departures
+from .send_queue import SendQueue
 
 # Bytes on the line beside the payload.
 PACKET_OVERHEAD = wire.DATA_HEADER_BYTES + wire.ICRC_BYTES + wire.LINE_OVERHEAD_BYTES
@@ -26,8 +27,8 @@ class FlowLimit:
     A round trip lasts from the time at which the driver sees that a packet left the card to its acknowledgement. When
     both are seen in one round, it is no measurement. The delays of both hosts are part of it.
 
-    The card does not pace. So the window of an algorithm that controls the rate by marks is at most the rate times the
-    smallest round trip, and at least one packet.
+    This class is for a card without a pacer. So the window of an algorithm that controls the rate by marks is at most
+    the rate times the smallest round trip, and at least one packet.
 
     Parameters
     ----------
@@ -53,9 +54,13 @@ class FlowLimit:
         Latest and smallest round trip time.
     heard : int
         Every older PSN has arrived or is reported lost.
+    left : int
+        Every older PSN has left the card.
     end : int
         PSN from which on nothing may be passed to the card.
     """
+
+    paced = False      # the card delays packets and holds them back
 
     def __init__(self, name, *, pmtu, psn, line_bps, delay_ns, cnp_interval_ns=CNP_INTERVAL_NS):
         self.packet = pmtu + PACKET_OVERHEAD
@@ -65,7 +70,7 @@ class FlowLimit:
         self._make = lambda delay_ns: create(name, line_bps, delay_ns, **settings)
         self.algorithm = self._make(delay_ns)      # that of the first measured round trip replaces it
         self.rtt_ns = self.least_ns = None
-        self.heard = self._left = self._asked = psn
+        self.heard = self.left = self._asked = psn
         self._missing, self._holes = 0, collections.deque()     # packets reported lost, and their (PSN, count)
         self._departures = Departures()
         self._timed = collections.deque()                       # (PSN, time) of packets that left the card
@@ -73,7 +78,7 @@ class FlowLimit:
 
     def _apply(self):
         most = self.algorithm.limit if self.rtt_ns is not None else self.algorithm.limit // FIRST_SHARE
-        if self.ect and self.rtt_ns is not None:
+        if self.ect and not self.paced and self.rtt_ns is not None:
             most = min(most, int(self.algorithm.rate * self.least_ns / 8e9))
         self._window = max(1, most // self.packet)
         self.end = self.heard + self._window - self._missing
@@ -84,27 +89,35 @@ class FlowLimit:
 
     def retired(self, descriptors, now):
         """Note new work that the card retired."""
-        before = self._left
+        before = self.left
         for psn, answered in self._departures.retired(descriptors):
-            self._left = psn
+            self.left = psn
             if answered:
                 self._asked = psn
-        if self._left > before:
-            self._timed.append((self._left, now))
+        if self.left > before:
+            self._timed.append((self.left, now))
 
     def ask(self, sent_psn):
         """Return the PSN of a probe that is due, or None."""
-        new = self._left - self._asked
-        if not new or new < self._window // ASKS and not self._left == sent_psn >= self.end:
+        new = self.left - self._asked
+        if not new or new < self._window // ASKS and not self._stalled(sent_psn):
             return None
-        self._asked = self._left
-        return self._left
+        self._asked = self.left
+        return self.left
 
-    def acknowledged(self, cum, sent_psn, now):
-        """Note that the peer has every PSN before ``cum``."""
+    def _stalled(self, sent_psn):
+        """Return true if nothing more leaves before an answer arrives."""
+        return self.left == sent_psn >= self.end
+
+    def _since(self, left_ns, now, came_ns):
+        """Return the time from the departure of a packet to its acknowledgement."""
+        return now - left_ns
+
+    def acknowledged(self, cum, sent_psn, now, came_ns=None):
+        """Note that the peer has every PSN before ``cum``. The card got the frame at ``came_ns`` of its clock."""
         sample = None
         while self._timed and self._timed[0][0] <= cum:
-            sample = now - self._timed.popleft()[1]
+            sample = self._since(self._timed.popleft()[1], now, came_ns)
         if sample:
             if self.rtt_ns is None:
                 self.algorithm, self.least_ns = self._make(sample), sample
@@ -148,3 +161,22 @@ class FlowLimit:
 
     def _in_flight(self, sent_psn):
         return (sent_psn - self.heard + self._missing) * self.packet
+
+
+class LimitedQueue(SendQueue):
+    """Send queue that holds posted work back.
+
+    Parameters
+    ----------
+    flow : FlowLimit
+    options
+        Those of :class:`SendQueue`. No descriptor has more payload than ``flow.chunk_bytes``.
+    """
+
+    def __init__(self, flow, *, chunk_bytes, **options):
+        super().__init__(chunk_bytes=min(chunk_bytes, flow.chunk_bytes), **options)
+        self.flow = flow
+
+    @property
+    def _end(self):
+        return min(super()._end, self.flow.end)

@@ -19,11 +19,11 @@ class GoBack:
         self._psn = self._end = 0
 
     def start(self, psn):
-        """Start to retransmit from ``psn`` up to the newest packet that the card has received.
+        """Start to retransmit from ``psn`` up to the newest packet that may have left the card.
 
         An earlier retransmission ends.
         """
-        self._psn, self._end = psn, self._queue.sent_psn
+        self._psn, self._end = psn, self._queue.begun_psn
 
     @property
     def has_work(self):

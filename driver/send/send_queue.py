@@ -114,6 +114,21 @@ class SendQueue:
         return bool(self.chunks or self.waiting and self.refused is None) and self.sent_psn < self._end
 
     @property
+    def may_leave(self):
+        """True if the card would send the next descriptor."""
+        return self.has_work
+
+    @property
+    def left_psn(self):
+        """PSN before which everything has left the card, when it sends nothing more for now."""
+        return self.sent_psn
+
+    @property
+    def begun_psn(self):
+        """PSN from which on nothing has left the card."""
+        return self.sent_psn
+
+    @property
     def bulk(self):
         """True if bulk data, which later requests and grants overtake, is at the end of the queue."""
         return bool(self.waiting) and self.waiting[-1].bulk

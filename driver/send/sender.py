@@ -15,7 +15,8 @@ from ..protocol.segment import CHUNK_BYTES
 from ..protocol.timer import Expiry, ProgressTimer
 from ..protocol.wrap import near
 from ..terms.enums import WCStatus
-from .limited_queue import LimitedQueue
+from .flow_limit import LimitedQueue
+from .paced_flow import PacedQueue
 from .path_search import PathSearch
 from .recovery import Recovery
 from .send_queue import SendQueue
@@ -51,8 +52,12 @@ class Sender:
         For the owner to collect: :class:`ControlFrame`, and (:class:`Request`, WCStatus) in order.
     failed : WCStatus or None
         Reason for the error state.
+    paced : bool
+        The card paces the packets: it reports their descriptors as finished, not the rings.
     in_card : int
         Descriptors passed to the card and not reported as finished.
+    in_rings : int
+        Descriptors that are in the rings of the card.
     msn : int
         Requests that the peer reports as complete.
     awaiting : bool
@@ -72,14 +77,16 @@ class Sender:
                  chunk_bytes=CHUNK_BYTES, max_outstanding=wire.PSN_OUTSTANDING_MAX - 1, flow=None):
         options = {"psn": psn, "pmtu": pmtu, "chunk_bytes": chunk_bytes,
                    "max_outstanding": min(max_outstanding, wire.PSN_OUTSTANDING_MAX - 1)}
-        self.flow, self.queue = flow, SendQueue(**options) if flow is None else LimitedQueue(flow, **options)
+        self.flow, self.paced = flow, flow is not None and flow.paced
+        self.queue = (SendQueue(**options) if flow is None else
+                      (PacedQueue if self.paced else LimitedQueue)(flow, **options))
         self.rnr_retry = rnr_retry
         self.timer = ProgressTimer(probe_ns, timeout_ns, retry_cnt)
         self.frames = collections.deque()
         self.completions = collections.deque()
         self.failed = None
         self.counts = collections.Counter()
-        self.in_card = 0
+        self.in_card, self._in_rings = 0, 0
         self.msn = 0
         self.awaiting = False
         self.in_turn = None
@@ -87,7 +94,7 @@ class Sender:
         self._again_in_card = 0
         self._recovery = Recovery(longest=max(1, chunk_bytes // pmtu), counts=self.counts)
         self._rnr, self._asked = 0, False      # _asked: a probe was sent after the last RNR NAK that counts
-        self._limit_serial = 0
+        self._limit_serial, self._came_ns = 0, None
 
     def search_path(self, seed, take):
         """Look for another path when probes go unanswered. ``take(port)`` changes the UDP source port of the QP.
@@ -137,6 +144,7 @@ class Sender:
         before = self.queue.sent_psn
         works = self.queue.next(entries, most_bytes)
         self.in_card += len(works)
+        self._in_rings += len(works)
         self.counts["packets"] += self.queue.sent_psn - before
         if self.search is not None:
             self.search.pushed(works, self.queue.sent_psn)
@@ -146,7 +154,7 @@ class Sender:
 
     @property
     def has_retransmission(self):
-        return self._recovery.has_work
+        return self._recovery.has_work and (not self.paced or self.flow.takes_again)
 
     def next_retransmission(self):
         """Return :class:`~weft.driver.protocol.segment.Work` for the RETRANSMIT ring, or None."""
@@ -154,9 +162,34 @@ class Sender:
             return None
         work, count = self._recovery.next()
         self.in_card += 1
+        self._in_rings += 1
         self._again_in_card += 1
         self.counts["retransmissions"] += count
+        if self.paced:
+            self.flow.pushed_again(work, count)
         return work
+
+    @property
+    def in_rings(self):
+        return self._in_rings if self.paced else self.in_card
+
+    def on_taken(self, descriptors):
+        """Note that ``descriptors`` descriptors went from the rings to the pacer."""
+        self._in_rings -= descriptors
+
+    def on_paced(self, psn, again, time_ns, now):
+        """Handle a report PACED with 32-bit ``psn``; return the number of descriptors that it ends."""
+        count = self.flow.reported(psn, again, time_ns)
+        if count:
+            self.on_transmitted(now, again, count)
+        else:
+            self.counts["stray_paced"] += 1
+        return count
+
+    def _forget_paced(self):
+        """Note that the pacer discards all descriptors of the QP."""
+        self.flow.discarded()
+        self.in_card = self._again_in_card = 0
 
     def on_transmitted(self, now, again=False, descriptors=1):
         """Note that the card retired ``descriptors`` descriptors of this QP: new work, or retransmissions if ``again``.
@@ -197,6 +230,8 @@ class Sender:
         """
         if self.failed is not None:
             return
+        if self.paced:
+            self._forget_paced()
         self.queue.refuse(near(psn, self.queue.una, 32), status)
         self._fail_if_refused()
         if self.failed is None:
@@ -214,14 +249,15 @@ class Sender:
 
     # --------------------------------------------------------------------------------- from the peer
 
-    def on_ack(self, psn, syndrome, now, msn=None, requests=0, oldest_psn=None):
+    def on_ack(self, psn, syndrome, now, msn=None, requests=0, oldest_psn=None, came_ns=None):
         """Handle an ACKNOWLEDGE frame with 24-bit ``psn`` and ``msn``. Unknown syndromes are counted and ignored.
 
         ``requests`` is the upper limit of ``msn``. The peer may still reject the request whose first PSN is
-        ``oldest_psn``, the oldest for which the owner waits.
+        ``oldest_psn``, the oldest for which the owner waits. The card got the frame at ``came_ns`` of its clock.
         """
         if self.failed is not None:
             return
+        self._came_ns = came_ns
         self._heard(now)
         if msn is not None and not self.msn < (msn := near(msn, self.msn, wire.PSN_BITS)) <= requests:
             msn = None
@@ -289,7 +325,7 @@ class Sender:
         if self.search is not None:
             self.search.acknowledged(cum, now)
         if self.flow is not None:
-            self.flow.acknowledged(cum, queue.sent_psn, now)
+            self.flow.acknowledged(cum, queue.sent_psn, now, self._came_ns)
         self.completions.extend([(request, WCStatus.SUCCESS) for request in queue.acknowledge(cum)])
         if queue.una == queue.sent_psn and self._recovery.held:
             self._recovery.forget_held()
@@ -458,7 +494,7 @@ class Sender:
             self.counts["path_probes"] += 1
             if peers_turn:
                 self.timer.round_trip.probe_sent(now)
-            self._send_probe(queue.sent_psn if peers_turn else queue.una)
+            self._send_probe(queue.left_psn if peers_turn else queue.una)
             self._ask_paths(now)
 
     def _ask_paths(self, now):
@@ -475,28 +511,33 @@ class Sender:
 
     def _probe(self):
         """Ask the peer for everything that it misses."""
-        self._send_probe(self.queue.sent_psn)
+        self._send_probe(self.queue.left_psn)
 
     def _send_probe(self, psn):
         """Ask the peer for what it misses before ``psn``. The oldest unacknowledged one only asks for an answer."""
         self.frames.append(ControlFrame(wire.Opcode.PROBE, psn, self.expected_rsn))
 
     @property
+    def _card_works(self):
+        """True if the card has descriptors that it may send."""
+        return self.flow.works if self.paced else self.in_card > 0
+
+    @property
     def _peers_turn(self):
         """True if the timer counts.
 
-        While the card has descriptors, or will get some, elapsed time does not concern the peer. The timer restarts
-        when the card retires the last descriptor.
+        While the card has descriptors that it may send, or will get some, elapsed time does not concern the peer. The
+        timer restarts when the card retires the last descriptor.
         """
         queue = self.queue
-        return (not self.in_card and self.timer.deadline is not None
+        return (not self._card_works and self.timer.deadline is not None
                 and (self.awaiting or queue.una < queue.sent_psn or queue.held_back)
-                and not ((queue.chunks or queue.waiting) and queue.has_work or self._recovery.has_work))
+                and not ((queue.chunks or queue.waiting) and queue.may_leave or self._recovery.has_work))
 
     @property
     def deadline(self):
         """Time at which :meth:`poll` must be called, or None."""
-        due = None if self.in_card or self.timer.deadline is None or not self._peers_turn else self.timer.deadline
+        due = None if self._card_works or self.timer.deadline is None or not self._peers_turn else self.timer.deadline
         if self.search is not None and (looks := self.search.due) is not None and (due is None or looks < due):
             due = looks
         if not self._recovery.held:
@@ -517,6 +558,8 @@ class Sender:
         if self.failed is not None:
             return
         self.failed = status
+        if self.paced:
+            self._forget_paced()
         self._stop_timer()
         self._recovery.clear()
         for request in self.queue.flush():

@@ -52,8 +52,8 @@ class StandardSender(Sender):
         self._note_retired(now, again, descriptors)
         self.timer.sent_late(now)
 
-    def on_ack(self, psn, syndrome, now, msn=None, requests=0, oldest_psn=None):
-        super().on_ack(psn, syndrome, now, oldest_psn=oldest_psn)
+    def on_ack(self, psn, syndrome, now, msn=None, requests=0, oldest_psn=None, came_ns=None):
+        super().on_ack(psn, syndrome, now, oldest_psn=oldest_psn, came_ns=came_ns)
 
     def _acknowledge(self, cum, now, msn=None):
         before = len(self.queue)
@@ -83,4 +83,4 @@ class StandardSender(Sender):
         self._unanswered += 1
         if self.queue.in_flight:
             self._asked_for_all = not self._asked_for_all
-            self._recovery.start(self.queue.una if self._asked_for_all else self.queue.sent_psn - 1)
+            self._recovery.start(self.queue.una if self._asked_for_all else self.queue.left_psn - 1)

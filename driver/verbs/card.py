@@ -106,7 +106,7 @@ class Card:
         if config.reset:
             reset_card(device)
         self.engine = CardEngine(device, config, mac=self.mac, ip=self.ip, max_qp=can.max_qp,
-                                 inline_bytes=can.inline_bytes)
+                                 inline_bytes=can.inline_bytes, pace_descriptors=can.pace_descriptors)
         self.mrs: dict[int, MR] = {}
         self.contexts: dict[Context, None] = {}
         self._pds = 0

@@ -238,7 +238,7 @@ class QPIncarnation:
             rnr_retry=attr.rnr_retry,
             chunk_bytes=config.chunk_bytes,
             flow=flow_limit(congestion, psn=attr.sq_psn, pmtu=pmtu, probe_ns=probe_ns,
-                            cnp_interval_ns=config.cnp_interval_ns),
+                            cnp_interval_ns=config.cnp_interval_ns, paced=self.context.engine.paced.size > 0),
             max_outstanding=(1 << attr.outstanding_log2) - 1,
         ))
 

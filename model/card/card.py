@@ -169,6 +169,8 @@ class TimedCard(FunctionalCard):
             self.rings.put(Ring.META_REPORT, self.backlog.popleft())
         self.receive_path.go_on()
         self.commands.go_on()
+        if self.pacer is not None and self.enabled:
+            self.transmit_path.start()
 
     def descriptors(self, ring):
         """Process descriptors of a ring that arrived."""

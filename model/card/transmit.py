@@ -1,14 +1,16 @@
 """Transmit path of the timing model: arbitration of packets, reads of payload, and frames in order on the line.
 
 A chosen packet precedes all packets that are chosen later. Frames of the two bulk clients, payload and raw frames,
-merge after the framer.
+merge after the framer. A descriptor for the pacer goes to its pool; its packets are chosen when they are due, in turn
+with those of the rings.
 """
 
 from collections import deque
+from functools import partial
 
 from weft.hdl.contract import abi, wire
 
-from ..functional.transmit_path import TransmitPath
+from ..functional.transmit_path import PACED_AT, PACED_BIT, TransmitPath
 from .frame_merge import PAYLOAD, RAW, Frame, FrameMerge
 from .pcie import Read
 from .timing import BEAT_BYTES, CYCLE_NS, PREAMBLE_BYTES, edge
@@ -32,6 +34,8 @@ BULK_SHARE = 8              # one of BULK_SHARE bulk tags is for raw frames, see
 FIFO_BEATS = 19             # capacity between the framer and the MAC, without the send buffer
 ROWS_AHEAD = 5              # rows of payload that may be read before the framer takes them
 ROW_AHEAD = 5 * CYCLE_NS    # from a row's entry into the framer until the row that replaces it is read
+POOLED = 12 * CYCLE_NS      # from a descriptor at the arbiter until its first packet may be chosen
+PACED = 8 * CYCLE_NS        # between two packets that the pacer lets go
 HELD_AHEAD = 3 * CYCLE_NS   # release of a slot before its frame, if a full send buffer delays both
 
 
@@ -48,18 +52,49 @@ class _Job:
         Reads without a response.
     merging : Frame or None
         The frame at the merge.
+    finish : callable
+        Ends the descriptor after its last frame.
     """
 
-    __slots__ = ("at", "chosen", "frame", "lane", "last", "length", "merging", "open", "reads", "ring", "slots")
+    __slots__ = ("at", "chosen", "finish", "frame", "lane", "last", "length", "merging", "open", "reads", "slots")
 
-    def __init__(self, frame, ring, lane, last, chosen, at, reads):
-        self.frame, self.length, self.ring, self.lane, self.last, self.at = frame, len(frame), ring, lane, last, at
+    def __init__(self, frame, finish, lane, last, chosen, at, reads):
+        self.frame, self.length, self.finish, self.lane, self.last, self.at = frame, len(frame), finish, lane, last, at
         self.chosen, self.reads, self.open = chosen, reads, len(reads)
         self.slots, self.merging = [], None
 
     @property
     def beats(self):
         return -(-self.length // BEAT_BYTES)
+
+
+class _Retirement:
+    """Order in which the descriptors of a ring finish: one that went to the pacer waits for those before it."""
+
+    __slots__ = ("_begun", "_finished", "_passed", "_ring", "_rings")
+
+    def __init__(self, rings, ring):
+        self._rings, self._ring, self._begun, self._finished = rings, ring, 0, 0
+        self._passed = deque()      # of each that waits: descriptors that began before it
+
+    def begin(self):
+        """Note a descriptor that :meth:`finish` ends."""
+        self._begun += 1
+
+    def finish(self):
+        """End the oldest descriptor that began."""
+        self._rings.finish(self._ring)
+        self._finished += 1
+        while self._passed and self._passed[0] == self._finished:
+            self._passed.popleft()
+            self._rings.finish(self._ring)
+
+    def passed(self):
+        """Note a descriptor that went to the pacer."""
+        if self._begun == self._finished:
+            self._rings.finish(self._ring)
+        else:
+            self._passed.append(self._begun)
 
 
 class _Lane:
@@ -96,6 +131,8 @@ class TimedTransmitPath(TransmitPath):
         card.pcie.next_read, card.pcie.take_read = self.next_read, self.take_read
         self._streams = {}          # ring -> [iterator over packets, the next one, first time it may be chosen]
         self._next_choice, self._full = 0.0, False
+        self._retire = {ring: _Retirement(card.rings, ring) for ring in (Ring.RETRANSMIT, Ring.SEND)}
+        self._next_paced = 0.0      # time from which the pacer may let another packet go
         self._entered = 0.0         # time from which the newest packet waits for translation
         self._translated = deque([0.0] * AHEAD)     # times at which the newest packets entered the translation
         self._framing = False       # the time at which the first job's last beat leaves the framer is known
@@ -133,42 +170,75 @@ class TimedTransmitPath(TransmitPath):
         rings, card = self.card.rings, self.card
         while rings.peek(ring) is not None:
             came = rings.came(ring)
-            packets = self.packets(rings.take(ring), ring)
+            entry = rings.take(ring)
+            if entry[PACED_AT] & PACED_BIT and self.pool(entry, ring, came + card.timing.descriptor + POOLED):
+                self._retire[ring].passed()
+                continue
+            packets = self.packets(entry, ring)
             first = next(packets, None)
             if first is not None:
                 stream = self._streams[ring] = [packets, first, came + card.timing.descriptor]
+                self._retire[ring].begin()
                 return stream
             rings.finish(ring)
         return None
 
+    def _paced_at(self):
+        """Return the time from which a paced packet may be chosen, or None."""
+        pacer = self.card.pacer
+        due = pacer.due if pacer is not None and self.card.enabled else None
+        return None if due is None else edge(max(due, self._next_paced))
+
     def _choose(self):
         """Choose packets when they reach the arbiter, retransmissions first."""
-        lane, now, timing, rings = self._data, self.card.loop.now_ns, self.card.timing, self.card.rings
+        lane, now, timing = self._data, self.card.loop.now_ns, self.card.timing
         if self._full:      # the arbiter was blocked until now
             self._next_choice = max(self._next_choice, now)
         while True:
             again, new = self._head(Ring.RETRANSMIT), self._head(Ring.SEND)
+            paced_at = self._paced_at()
             self._full = len(lane.asking) + len(lane.empty) >= CHOSEN_MAX
-            if self._full or (again is None and new is None):
+            if self._full or (again is None and new is None and paced_at is None):
                 return
-            first = min(again[2] if again else new[2], new[2] if new else again[2])
+            first = min(stream[2] for stream in (again, new) if stream) if again or new else paced_at
+            if paced_at is not None and paced_at < first:
+                first = paced_at
             at = max(self._next_choice, first, self._entered)
             if at > now:
                 self._wake_at(at)
                 return
+            if paced_at is not None and paced_at <= at and (
+                    self._paced_turn or not (again and again[2] <= at or new and new[2] <= at)):
+                self._choose_paced(at)
+                continue
             ring, stream = (Ring.RETRANSMIT, again) if again and again[2] <= at else (Ring.SEND, new)
+            self._paced_turn = True
             frame, segments = stream[1]
-            self._next_choice = at + max(1, len(segments)) * CYCLE_NS
-            self._entered = max(at, self._translated.popleft()) + CYCLE_NS
-            self._translated.append(max(self._entered + CYCLE_NS, self._translated[-1] + TRANSLATE))
+            self._pass_translation(at, segments)
             stream[1] = next(stream[0], None)
             last = stream[1] is None
             if last:
                 self._streams[ring] = None
             if self.load(frame, segments):
-                self._enter(lane, frame, ring, last, timing.check, segments)
+                self._enter(lane, frame, self._retire[ring].finish, last, timing.check, segments)
             elif last:
-                rings.finish(ring)
+                self._retire[ring].finish()
+
+    def _pass_translation(self, at, segments):
+        """Note the time of a choice."""
+        self._next_choice = at + max(1, len(segments)) * CYCLE_NS
+        self._entered = max(at, self._translated.popleft()) + CYCLE_NS
+        self._translated.append(max(self._entered + CYCLE_NS, self._translated[-1] + TRANSLATE))
+
+    def _choose_paced(self, at):
+        """Choose the packet that the pacer lets go."""
+        self._paced_turn, self._next_paced = False, at + PACED
+        taken = self.paced_packet()
+        self._pass_translation(at, taken[2] if taken else ())
+        if taken is not None:
+            descriptor, frame, segments = taken
+            self._enter(self._data, frame, partial(self._paced_done, descriptor),
+                        descriptor.number == descriptor.total, self.card.timing.check, segments)
 
     def _choose_raw(self):
         """Take raw frames, up to the limit of outstanding ones."""
@@ -181,12 +251,12 @@ class TimedTransmitPath(TransmitPath):
             if frame is None:
                 rings.finish(Ring.NIC_TX)
             else:
-                self._enter(self._raw, frame, Ring.NIC_TX, True, taken - now + self.card.timing.frame_descriptor,
-                            [(found.address, found.length)])
+                self._enter(self._raw, frame, partial(rings.finish, Ring.NIC_TX), True,
+                            taken - now + self.card.timing.frame_descriptor, [(found.address, found.length)])
 
-    def _enter(self, lane, frame, ring, last, lag, segments):
+    def _enter(self, lane, frame, finish, last, lag, segments):
         now = self.card.loop.now_ns
-        job = _Job(frame, ring, lane, last, now, now + lag, self._pieces(segments))
+        job = _Job(frame, finish, lane, last, now, now + lag, self._pieces(segments))
         lane.jobs.append(job)
         if job.open:
             lane.asking.append(job)
@@ -308,7 +378,7 @@ class TimedTransmitPath(TransmitPath):
         lane.jobs.popleft()
         self._framing = False
         if job.last:
-            self.card.loop.call_in(self.card.timing.retire, self.card.rings.finish, job.ring)
+            self.card.loop.call_in(self.card.timing.retire, job.finish)
         if lane.jobs:
             self._frame()
 
@@ -335,7 +405,7 @@ class TimedTransmitPath(TransmitPath):
             self._raw_from = self.card.loop.now_ns + RAW_WAITED
         lane.jobs.popleft()
         lane.slots += len(job.slots)
-        self.card.loop.call_in(self.card.timing.retire_raw, self.card.rings.finish, job.ring)
+        self.card.loop.call_in(self.card.timing.retire_raw, job.finish)
         self._want(lane)
         self._choose_raw()
         if lane.jobs:

@@ -1,7 +1,7 @@
 """Functional card on plain Python objects: registers, rings, commands, and both data paths.
 
 The receive path takes no time. The transmit path sends one frame at a time at ``line_gbps``: raw frames first, then
-retransmissions, then new work. A host thus sees rings fill and drain.
+retransmissions, then new work, in turn with packets that the pacer lets go. A host thus sees rings fill and drain.
 """
 
 import random
@@ -11,6 +11,7 @@ from weft.hdl.contract import abi, params
 
 from .builder import NodeBuilder
 from .node_list import NodeList
+from .pacer import Pacer
 from .receive_path import ReceivePath
 from .rings import CardRings
 from .tables import Tables
@@ -29,8 +30,8 @@ class FunctionalCard:
     send_frame : callable(frame)
         Transmits a frame on the line: bytes, or a :class:`~weft.model.functional.data_frame.DataFrame`.
     interrupt : callable(vector)
-    preset : str
-        Name of the card sizes.
+    preset : str or CardParams
+        Card sizes, or their name.
     line_gbps : float
     seed : hashable
         With a seed, the order of reports from different blocks is random within the limits of the hardware.
@@ -45,13 +46,14 @@ class FunctionalCard:
         The driver lets the card send and receive.
     found_by_probe : list of (qpn, psn, length)
         Losses that only a probe revealed: holes of a window, and residue of nodes.
+    pacer : Pacer or None
     """
 
     rings_type, transmit_type, receive_type, list_type = CardRings, TransmitPath, ReceivePath, NodeList
 
     def __init__(self, memory, loop, send_frame, interrupt, *, preset="test", line_gbps=100.0, seed=None,
                  checks_driver=True):
-        self.params = params.preset(preset)
+        self.params = params.preset(preset) if isinstance(preset, str) else preset
         self.memory, self.loop, self.send_frame = memory, loop, send_frame
         self.interrupt = interrupt
         self.line_gbps, self.checks_driver = line_gbps, checks_driver
@@ -67,6 +69,7 @@ class FunctionalCard:
         self.builder = NodeBuilder(self.params.builder_slots)
         self.qps = {}  # qpn -> QpIncarnation
         self.enabled, self.mac, self.ip = False, 0, 0
+        self.pacer = Pacer(self.params.pace_descriptors) if self.params.pace_descriptors else None
         self.transmit_path, self.receive_path = self.transmit_type(self), self.receive_type(self)
         self.backlog = deque()  # reports that wait for space in the ring
 
@@ -85,7 +88,7 @@ class FunctionalCard:
             "cap_tables": p.qpn_width | p.mr_width << 8 | p.pte_width << 16,
             "cap_adamap": p.window_bits | p.cache_entries << 16,
             "cap_misc": p.knit_extents | p.msix_vectors << 8 | p.prefetch_depth_max << 16 | p.extent_blocks_log2 << 24,
-            "cap_transmit": p.inline_bytes,
+            "cap_transmit": p.inline_bytes | p.pace_descriptors << 16,
             "status": abi.REGISTER["status"].reset,
             "time_ns": int(self.loop.now_ns),
         }
@@ -113,6 +116,8 @@ class FunctionalCard:
             if incarnation:
                 cum = incarnation.window.cum
                 incarnation.window.cum = cum + (word.psn - cum + (1 << 31)) % (1 << 32) - (1 << 31)
+        elif name in _PACING:
+            self._pace(*_PACING[name], value)
         elif name in self.registers:
             self.registers[name] = value
             self.enabled = bool(self.registers["control"] & 1)
@@ -130,6 +135,12 @@ class FunctionalCard:
         if incarnation:
             self.counters["nodes_linked"] += word.nodes
             incarnation.matcher.link(word.nodes, self.tables.line(word.block))
+
+    def _pace(self, layout, method, value):
+        """Process a doorbell of the pacer; one for a QP that does not exist has no effect."""
+        word = layout.unpack(value.to_bytes(8, "little"))
+        if self.pacer is not None and word.qpn in self.qps:
+            method(self.pacer, word, self.loop.now_ns)
 
     def pump(self):
         """Process the pending work of the rings."""
@@ -162,4 +173,6 @@ class FunctionalCard:
             self.rings.put(Ring.META_REPORT, entry, mark)
 
 
+_PACING = {"rate_doorbell": (abi.RATE_DOORBELL, Pacer.set_rate),
+           "limit_doorbell": (abi.LIMIT_DOORBELL, Pacer.set_limit)}
 _NAME_AT = {r.offset: r.name for r in abi.REGISTERS}

@@ -62,11 +62,20 @@ class Tables:
         self.card.qps[index] = QpIncarnation(
             self.card.params.window_bits, self.card.list_type, self.card.memory, self.in_extent, qpn=index,
             generation=generation % (1 << abi.GENERATION_BITS), psn=c.psn)
+        if self.card.pacer is not None:
+            self.card.pacer.create(index)
         return None
+
+    def _stop_pacing(self, index):
+        """Discard the paced descriptors of a QP that no longer sends."""
+        if self.card.pacer is not None:
+            self.card.pacer.flush(index)
 
     def _qp_modify(self, c, _):
         if (index := self._live(c.qpn)) is None:
             return Status.BAD_INDEX
+        if c.qp_state is not abi.QpState.RTS:
+            self._stop_pacing(index)
         if self.qps[index].state == abi.QpState.ERR:
             return None if c.qp_state is abi.QpState.ERR else Status.BAD_VALUE
         self.qps[index] = replace(self.qps[index], state=c.qp_state, access=int(c.access))
@@ -76,6 +85,7 @@ class Tables:
         if (index := self._live(c.qpn)) is None:
             return Status.BAD_INDEX
         self.card.builder.run(index, self.card.qps[index].matcher.generation, 0, 0, False)
+        self._stop_pacing(index)
         del self.qps[index], self.card.qps[index]
         return None
 

@@ -4,16 +4,22 @@ from weft.driver.device.attached import MemoryFault
 from weft.hdl.contract import abi, wire
 
 from .data_frame import addresses, work_frames
+from .pacer import PacedDescriptor
+from .rings import BadEntry
 from .translate import CAN_SEND, NO_QP, Request, check_qp, locate
 
 Reason, ReportKind, Ring = abi.Reason, abi.ReportKind, abi.Ring
 RAW = Ring.NIC_TX
 ORDER = RAW, Ring.RETRANSMIT, Ring.SEND
 _OK = Reason.OK     # each access to a member of an enum takes time
+PACED_AT, PACED_BIT = abi.WORK.offset_of("paced") // 8, 1 << abi.WORK.offset_of("paced") % 8
 
 
 class TransmitPath:
     """Transmit path: raw frames first, then retransmissions, then new work.
+
+    A descriptor for the pacer leaves its ring for the pool at once. Packets that the pacer lets go, retransmissions and
+    new data alike, alternate with new work.
 
     Parameters
     ----------
@@ -25,6 +31,8 @@ class TransmitPath:
         self._now = {}   # ring -> iterator over the frames of the current descriptor
         self._kept = {}  # ring -> its newest INLINE_DATA, unpacked, if that was its newest descriptor
         self._running = False
+        self._paced_turn = True     # a paced packet precedes new work
+        self._wakes_at = None       # time of the next call of start() for the pacer
 
     def start(self):
         """Start to process the rings, unless this is in progress."""
@@ -42,6 +50,13 @@ class TransmitPath:
             if frames is None:
                 if prod[ring] == cons[ring] or (entry := rings.peek(ring)) is None:
                     continue
+                if ring is not RAW and entry[PACED_AT] & PACED_BIT and self.pool(entry, ring):
+                    rings.finish(ring)
+                    card.loop.call_in(0, self._transmit)
+                    return
+            if ring is not RAW and self._paced_turn and card.pacer is not None and self._send_paced():
+                return
+            if frames is None:
                 frames = current[ring] = self._raw_frames(entry) if ring is RAW else self._work_frames(entry, ring)
             frame = next(frames, None)
             if frame is None:
@@ -49,10 +64,83 @@ class TransmitPath:
                 rings.finish(ring)
                 card.loop.call_in(0, self._transmit)
                 return
+            self._paced_turn = True
             card.send_frame(frame)
             card.loop.call_in(wire.line_bytes(len(frame)) * 8 / card.line_gbps, self._transmit)
             return
-        self._running = False
+        self._running = card.pacer is not None and self._send_paced()
+
+    # ------------------------------------------------------------------------------------------ the pacer
+
+    def pool(self, entry, ring, ready=0.0):
+        """Move a descriptor with ``paced`` to the pool of the pacer, or reject it; return false if it is not for it.
+
+        Its packets leave from the time ``ready`` on.
+
+        Raises
+        ------
+        BadEntry
+            If the pool is full and the card checks its driver.
+        """
+        pacer, work = self.card.pacer, abi.WORK.unpack(entry)
+        if pacer is None or work.inline or work.opcode not in abi.WRITES:
+            return False
+        self._kept.pop(ring, None)
+        if work.pmtu not in wire.PMTUS:
+            self._tx_error(work, Reason.BAD_DESCRIPTOR)
+            return True
+        total = wire.packet_count(work.remote_va, work.length, wire.PMTUS[work.pmtu])
+        if not pacer.add(PacedDescriptor(work, ring is Ring.RETRANSMIT, total, self._checked(work)),
+                         max(ready, self.card.loop.now_ns)):
+            if self.card.checks_driver:
+                raise BadEntry(Reason.BAD_DESCRIPTOR, f"all {pacer.size} descriptors of the pacer are in use")
+            self._tx_error(work, Reason.BAD_DESCRIPTOR)
+        return True
+
+    def paced_packet(self):
+        """Return (descriptor, frame, segments) of the packet that the pacer lets go now, or None if it is rejected."""
+        pacer = self.card.pacer
+        descriptor = pacer.take()
+        frame, segments = next(descriptor.packets, (None, ()))
+        if frame is None or not self.load(frame, segments):
+            return None
+        pacer.sent(descriptor, frame.length, self.card.loop.now_ns)
+        return descriptor, frame, segments
+
+    def paced_report(self, descriptor):
+        """Report that the last packet of a descriptor is on its way."""
+        work, entry = descriptor.work, self.card.tables.qps.get(descriptor.qpn)
+        self.card.report(abi.REPORT_EVENT.pack(
+            kind=ReportKind.PACED, qpn=work.sqpn,
+            generation=entry.generation % (1 << abi.GENERATION_BITS) if entry else 0, psn=descriptor.psn,
+            retransmission=int(descriptor.again), time_ns=int(self.card.loop.now_ns)))
+
+    def _send_paced(self):
+        """Send the packet that the pacer lets go now; return false if there is none, and wake up for the next one."""
+        card = self.card
+        due, now = card.pacer.due if card.enabled else None, card.loop.now_ns
+        if due is None or due > now:
+            if due is not None and (self._wakes_at is None or self._wakes_at <= now or due < self._wakes_at):
+                self._wakes_at = due
+                card.loop.call_at(due, self.start)
+            return False
+        self._paced_turn, taken = False, self.paced_packet()
+        if taken is None:
+            card.loop.call_in(0, self._transmit)
+            return True
+        descriptor, frame, _ = taken
+        card.send_frame(frame)
+        line_ns = wire.line_bytes(len(frame)) * 8 / card.line_gbps
+        if descriptor.number == descriptor.total:
+            card.loop.call_in(line_ns, self._paced_done, descriptor)
+        card.loop.call_in(line_ns, self._transmit)
+        return True
+
+    def _paced_done(self, descriptor):
+        if self.card.transmit_path is self:
+            self.paced_report(descriptor)
+
+    # ----------------------------------------------------------------------------------- descriptors of a ring
 
     def _raw_frames(self, entry):
         entry = abi.NIC_TX.unpack(entry)
@@ -74,21 +162,25 @@ class TransmitPath:
             yield frame
 
     def packets(self, entry, ring):
-        """Yield the frames of a descriptor, not loaded, with the physical pieces of their payload, until an error."""
+        """Return an iterator of the frames of a descriptor, not loaded, and their physical pieces, until an error."""
         work, kept, inline_max = abi.WORK.unpack(entry), self._kept.pop(ring, None), self.card.params.inline_bytes
         if work.opcode is abi.WorkOpcode.INLINE_DATA and inline_max:
             self._kept[ring] = abi.INLINE_DATA.unpack(entry)
-            return
+            return iter(())
         if (work.pmtu not in wire.PMTUS or work.opcode not in abi.WRITES
-                or work.inline and work.length > inline_max):
+                or work.inline and work.length > inline_max or work.paced):
             self._tx_error(work, Reason.BAD_DESCRIPTOR)
-            return
+            return iter(())
         if work.inline:
             work.data = abi.WORK_INLINE.unpack(entry).data.to_bytes(abi.INLINE_HEAD_BYTES, "little")
             if work.length > abi.INLINE_HEAD_BYTES:
                 if kept is None or (kept.sqpn, kept.psn) != (work.sqpn, work.psn):
-                    return      # the descriptor with the rest of its payload was lost
+                    return iter(())     # the descriptor with the rest of its payload was lost
                 work.data += kept.data.to_bytes(abi.INLINE_MAX - abi.INLINE_HEAD_BYTES, "little")
+        return self._checked(work)
+
+    def _checked(self, work):
+        """Yield the frames of an unpacked descriptor with the physical pieces of their payload, until an error."""
         work.ahead, work.ahead_at = b"", 0      # payload that was read ahead, and its address
         tables, request = self.card.tables, Request(work.lkey, 0, 0, 0, work.sqpn, CAN_SEND)
         for frame in work_frames(work):
@@ -134,6 +226,8 @@ class TransmitPath:
         return True
 
     def _tx_error(self, work, reason):
+        if work.paced and self.card.pacer is not None:
+            self.card.pacer.flush(work.sqpn)
         self.card.refuse(reason)
         entry = self.card.tables.qps.get(work.sqpn)
         self.card.report(

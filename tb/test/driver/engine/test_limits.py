@@ -50,7 +50,7 @@ class Busy:
         self.in_card, self.frames = 0, ()
 
     has_retransmission = property(lambda self: self.again > 0)
-    has_work, bulk = property(lambda self: self.new > 0), False
+    has_work, bulk, paced = property(lambda self: self.new > 0), False, False
 
     def next_retransmission(self):
         self.again -= 1

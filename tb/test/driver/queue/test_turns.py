@@ -54,7 +54,7 @@ class FakeQP:
     def contain(method, *arguments):
         method(*arguments)
 
-    has_work, bulk = property(lambda self: self.left > 0), False
+    has_work, bulk, paced = property(lambda self: self.left > 0), False, False
     has_retransmission = property(lambda self: self.again > 0)
 
     def next_work(self, entries, most_bytes):

@@ -19,6 +19,7 @@ from weft.driver.verbs.qp import QP, QPConnection
 from weft.driver.verbs.qp_init_attr import rc_init_attr
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.hdl.contract import wire
+from weft.hdl.contract.params import preset
 from weft.model.functional.host import FunctionalDevice, run_apps
 from weft.model.link import Link, LinkConfig
 from weft.model.loop import EventLoop
@@ -30,11 +31,14 @@ LENGTH = 60_000
 
 
 class CardAndPeer:
-    """Functional card (host 0) and software endpoint (host 1) at the two ends of a link."""
+    """Functional card (host 0) and software endpoint (host 1) at the two ends of a link.
 
-    def __init__(self, seed=0, link=None):
+    A card with a pool of ``paced`` descriptors paces the QP.
+    """
+
+    def __init__(self, seed=0, link=None, paced=0):
         self.loop = EventLoop()
-        self.device = FunctionalDevice(self.loop, seed=seed)
+        self.device = FunctionalDevice(self.loop, seed=seed, preset=preset("test").with_(pace_descriptors=paced))
         self.links = [Link(self.loop, lambda frame: self.peer.arrive(frame), link, f"{seed}/0"),
                       Link(self.loop, self.device.card.receive, link, f"{seed}/1")]
         self.frames = []
@@ -44,7 +48,8 @@ class CardAndPeer:
         self.peer_cq = CQ(self.soft, 64)
         self.peer_mr = SoftMR(PD(self.soft), LENGTH, ALL)
         self.peer_qp = SoftQP(self.peer_mr.pd, rc_init_attr(self.peer_cq))
-        self.context = Context(self.device, mac=MACS[0], ip=IPS[0], config=ContextConfig(random=random.Random(seed)))
+        self.context = Context(self.device, mac=MACS[0], ip=IPS[0], config=ContextConfig(
+            random=random.Random(seed), congestion="swift" if paced else "none"))
         self.cq = CQ(self.context, 64)
         self.mr = MR(PD(self.context), LENGTH, AccessFlag.LOCAL_WRITE)
         self.qp = QP(self.mr.pd, rc_init_attr(self.cq, max_inline_data=64))
@@ -74,9 +79,10 @@ class CardAndPeer:
         return {frame[wire.BTH_OFFSET] for frame in self.frames if frame[12:14] == b"\x08\x00"}
 
 
-def test_the_card_writes_to_a_standard_peer_over_a_bad_link():
+@pytest.mark.parametrize("paced", [0, 4, 64])
+def test_the_card_writes_to_a_standard_peer_over_a_bad_link(paced):
     seed = drawn_seed()
-    pair = CardAndPeer(seed, BAD_LINK)
+    pair = CardAndPeer(seed, BAD_LINK, paced)
     pair.connect()
     again = f"WEFT_SEED={seed} python -m pytest tb/test/driver/soft/test_standard_peer.py"
     data = random.Random(seed).randbytes(LENGTH)
@@ -92,6 +98,7 @@ def test_the_card_writes_to_a_standard_peer_over_a_bad_link():
     lost = sum(pair.links[0].counters.lost.values())
     assert not lost or pair.qp.sender.counts["retransmissions"], again
     assert pair.opcodes() <= {wire.Opcode.WRITE_ONLY, wire.Opcode.WRITE_ONLY_IMM, wire.Opcode.ACKNOWLEDGE}, again
+    assert pair.context.engine.paced.used == 0, again
     pair.context.close()
 
 
