@@ -87,6 +87,8 @@ class CardParams:
         Descriptors a ring reader may hold or have in flight.
     inline_bytes
         Largest inline payload of a descriptor in bytes: 0 or ``abi.INLINE_MAX``.
+    pace_descriptors
+        Descriptors that the pacer holds, a power of two up to 32,768, or 0: no pacer.
     straddle
         Up to two requests begin in a beat of RQ, and up to four completions in one of RC: the hard block must be
         configured accordingly. Without it a host that splits completions at 64 bytes limits reads to half the line's
@@ -120,6 +122,7 @@ class CardParams:
     tx_buffer_beats: int = 256
     ring_prefetch: int = 16
     inline_bytes: int = INLINE_MAX
+    pace_descriptors: int = 0
     straddle: bool = False
     mac_clock: bool = False
 
@@ -138,6 +141,9 @@ class CardParams:
             raise ValueError(f"block_bits is {self.block_bits}; {self.knit_extents} extents need 8 bits more")
         if self.inline_bytes not in (0, INLINE_MAX):
             raise ValueError(f"inline_bytes is {self.inline_bytes}; choose 0 or {INLINE_MAX}")
+        if self.pace_descriptors and not 4 <= self.pace_descriptors <= 1 << 15:
+            raise ValueError(f"pace_descriptors is {self.pace_descriptors}; choose 0, or 4 to 32768")
+        exact_log2(self.pace_descriptors or 1)
         if self.bulk_tags + self.line_tags > 256:
             raise ValueError("bulk_tags + line_tags exceed the 256 tags of an 8-bit tag field")
 
