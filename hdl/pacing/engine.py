@@ -11,13 +11,14 @@ from ..contract import wire
 from ..contract.abi import PACE_SCALE, RATE_DOORBELL, Reason, WorkOpcode
 from ..part.layouts import LENGTH_WIDTH, TX_SAME, WORK, tx_job
 from .pool import POOLED, Pool
-from .scan import BURST_LOG2, BYTES_BITS, FRACTION_BITS, TIMES, Scan, late, queues, sends
+from .scan import BYTES_BITS, FRACTION_BITS, TIMES, Scan, late, queues, sends
 from .wheel import SLOT_LOG2, TIME_BITS, Wheel
 
 # bytes of a packet beside its payload
 OVERHEAD = wire.DATA_HEADER_BYTES + wire.ICRC_BYTES + wire.LINE_OVERHEAD_BYTES
 GAP_BITS = RATE_DOORBELL.by_name["gap"].width
 HALF = GAP_BITS // 2        # of a gap: a product per half
+BURST_NS = 4096        # of lateness for which a QP makes up
 SETTING = data.StructLayout({"gap": GAP_BITS, "limited": 1, "limit": 32})
 ARRIVAL, VISIT, TOUCH = range(3)        # kinds of events that take turns
 
@@ -27,7 +28,7 @@ class Engine(wiring.Component):
 
     * A descriptor comes [3]: it goes to the end of one of its QP's two lists. When the pool is full, it is refused [1].
     * A QP is due [7]: one packet leaves, of a retransmission if there is one, and the QP waits for the next one, at
-      ``max(next, now - burst) + bytes * gap``. ``burst`` is 4,096 ns.
+      ``max(next, now - burst) + bytes * gap``. ``burst`` is ``BURST_NS``.
     * A QP got another rate or limit, or was found by the scan [6]: the limit is examined again, and its next packet
       waits at most for the time that its last one takes at the new rate from now on.
     * A QP is flushed [5]: its lists are freed at once, whatever their length.
@@ -249,7 +250,7 @@ class Engine(wiring.Component):
                 m.next = "LOAD"
         with m.State("LOAD"):  # the descriptor is there
             floor, above = Signal(TIME_BITS), Signal(TIME_BITS)
-            m.d.comb += [floor.eq(self.now - (1 << BURST_LOG2)), above.eq(r.old.next.ns - floor)]
+            m.d.comb += [floor.eq(self.now - BURST_NS), above.eq(r.old.next.ns - floor)]
             m.d.sync += [r.work.eq(pool.descriptor), r.link.eq(pool.link), r.base.ns.eq(floor), r.base.fraction.eq(0)]
             with m.If(r.old.known & ~above[-1]):
                 m.d.sync += r.base.eq(r.old.next)

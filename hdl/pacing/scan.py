@@ -9,7 +9,7 @@ from ..part.stream import Fifo
 from .wheel import SLOT_LOG2, TIME_BITS, slots_of
 
 FRACTION_BITS = 9       # of a time, below nanoseconds
-BURST_LOG2 = 12         # log2 of the nanoseconds of lateness for which a QP may make up
+OLD_LOG2 = 20           # log2 of the nanoseconds after which a time is long ago: more than the burst of the engine
 BYTES_BITS = 13         # of the bytes of a packet on the line
 FOUND = 4               # QPs found by the scan that wait for the engine
 
@@ -38,7 +38,7 @@ def late(m, now, ns):
     """Return whether a time is so long ago that it does not matter."""
     since = Signal(TIME_BITS, name="since")
     m.d.comb += since.eq(now - ns)
-    return ~since[-1] & since[BURST_LOG2:].any()
+    return ~since[-1] & since[OLD_LOG2:].any()
 
 
 class Scan(wiring.Component):
