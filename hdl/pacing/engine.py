@@ -53,7 +53,7 @@ class Engine(wiring.Component):
     all_stb : In(1)
         QPs are missing on ``i_touch``: every QP that waits for a limit is touched once.
     setting_en, setting_qpn, setting : Out(1), Out(params.qpn_width), In(SETTING)
-        Read of rate and limit: one cycle later.
+        Read of rate and limit: one cycle later, until the next read.
     now : In(27)
         Nanoseconds.
     clear, clear_qpn : Out
@@ -89,7 +89,7 @@ class Engine(wiring.Component):
         write_state, write_times = states.write_port(), times.write_port()
         qpn = Signal(params.qpn_width)
         shapes = {
-            "state": state_shape, "old": TIMES, "setting": SETTING, "retransmits": 1, "flushes": 1, "rejected": 1,
+            "state": state_shape, "old": TIMES, "retransmits": 1, "flushes": 1, "rejected": 1,
             "had": 1, "touches": 1,
             # Of a packet: its descriptor, the next one, whether all of it fits, bytes to the next boundary, of payload,
             # on the line, whether it must wait for the limit.
@@ -158,7 +158,7 @@ class Engine(wiring.Component):
             self._c.ask.eq(flushes | asks.any()),
             self._state.en.eq(self._c.begins | scan.en), self._state.addr.eq(Mux(scan.blocked, chosen, scan.qpn)),
             self._times.en.eq(self._state.en), self._times.addr.eq(self._state.addr),
-            self.setting_en.eq(self._c.begins), self.setting_qpn.eq(chosen),
+            self.setting_qpn.eq(r.qpn),
             scan.state.eq(self._state.data), scan.times.eq(self._times.data), scan.now.eq(self.now),
             scan.all_stb.eq(self.all_stb), scan.enable.eq(~self.clear),
         ]
@@ -211,7 +211,7 @@ class Engine(wiring.Component):
     def _load(self, m):
         """Store the QP's state."""
         r, state = self._r, self._state.data
-        m.d.sync += [r.state.eq(state), r.old.eq(self._times.data), r.setting.eq(self.setting),
+        m.d.sync += [r.state.eq(state), r.old.eq(self._times.data),
                      r.had.eq(self._some(state)), r.at.eq(self._times.data.next)]
 
     def _put(self, m):
@@ -240,7 +240,7 @@ class Engine(wiring.Component):
         with m.State("LOOK"):  # the QP's state is there
             state = self._state.data
             self._load(m)
-            m.d.comb += [pool.read_en.eq(1), pool.read_index.eq(
+            m.d.comb += [self.setting_en.eq(1), pool.read_en.eq(1), pool.read_index.eq(
                 Mux(state.retransmit.some, state.retransmit.head, state.send.head))]
             m.d.sync += [r.state.waiting.eq(0), r.retransmits.eq(state.retransmit.some)]
             m.next = "PLACE"
@@ -261,11 +261,11 @@ class Engine(wiring.Component):
             m.d.comb += [gap.eq(~r.work.remote_va[:len(gap)] & (sizes[r.work.pmtu] - 1)), first.eq(gap + 1),
                          fits.eq(r.work.length <= first)]
             reached = Signal(32)
-            m.d.comb += reached.eq(r.work.psn - r.setting.limit)
+            m.d.comb += reached.eq(r.work.psn - self.setting.limit)
             m.d.sync += [
                 r.space.eq(first), r.fits.eq(fits), r.length.eq(Mux(fits, r.work.length, first)),
                 r.bytes.eq(Mux(fits, r.work.length[:LENGTH_WIDTH] + OVERHEAD, first + OVERHEAD)),
-                r.blocked.eq(r.setting.limited & ~r.retransmits & ~reached[-1]),
+                r.blocked.eq(self.setting.limited & ~r.retransmits & ~reached[-1]),
             ]
             m.next = "SEND"
         with m.State("SEND"):  # the packet leaves, and the rest of its descriptor stays
@@ -305,13 +305,14 @@ class Engine(wiring.Component):
     def _multiply(self, m):
         """Multiply the bytes of the packet by the gap: one product per half of the gap."""
         r = self._r
-        m.d.sync += [r.products[k].eq(r.bytes * r.setting.gap[k * HALF:(k + 1) * HALF]) for k in range(2)]
+        m.d.sync += [r.products[k].eq(r.bytes * self.setting.gap[k * HALF:(k + 1) * HALF]) for k in range(2)]
 
     def _weigh(self, m):
         """Build the states that look at a QP again: its next packet need not wait longer than the new rate demands."""
         r = self._r
         with m.State("WEIGH"):  # the QP's state is there
             self._load(m)
+            m.d.comb += self.setting_en.eq(1)
             m.d.sync += [r.state.blocked.eq(0), r.bytes.eq(self._times.data.bytes)]
             m.next = "SCALE"
         with m.State("SCALE"):  # time of its last packet at the new rate, from now on

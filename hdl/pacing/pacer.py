@@ -12,6 +12,7 @@ from .engine import GAP_BITS, Engine
 from .wheel import TIME_BITS
 
 REJECTED = 4        # rejected QPs that wait for the engine; then the transmit path waits
+DISTRIBUTED = 1024      # QPs up to which rates and limits are in distributed memory, for synthesis
 GAP_MAX = 3 << GAP_BITS - 2     # 12,288 ns per byte, 0.65 Mb/s: a packet's time must be less than half of the clock's
 
 
@@ -79,9 +80,10 @@ class Pacer(wiring.Component):
             touched.i.valid.eq(rang), touched.i.payload.eq(qpn), engine.all_stb.eq(rang & ~touched.i.ready),
         ]
         gap = Mux(rate.gap >= GAP_MAX, GAP_MAX, rate.gap)
+        style = {"ram_style": "distributed"} if depth <= DISTRIBUTED else {}
         for name, en, value in (("rate", ~limits, Cat(gap, rate.limited)), ("limit", limits, limit.psn)):
             width = len(value)
-            m.submodules[f"{name}s"] = table = Memory(shape=width, depth=depth, init=[])
+            m.submodules[f"{name}s"] = table = Memory(shape=width, depth=depth, init=[], attrs=style)
             read, write = table.read_port(), table.write_port()
             m.d.comb += [read.en.eq(engine.setting_en), read.addr.eq(engine.setting_qpn), write.addr.eq(qpn),
                          write.data.eq(value), write.en.eq(rang & en)]

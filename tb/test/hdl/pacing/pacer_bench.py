@@ -55,7 +55,7 @@ class PacerBench:
         self.qps = [ModelQp() for _ in range(QPS)]
         self.waiting = [deque(), deque()]       # descriptors that were not yet accepted
         self.held = 0
-        self.flushes, self.hurts, self.offered, self.stable = deque(), deque(), None, True
+        self.flushes, self.hurts, self.offered = deque(), deque(), None
 
     @classmethod
     async def start(cls, dut, stalls=0.0):
@@ -138,19 +138,16 @@ class PacerBench:
         if self.flushes and int(dut.i_flush__ready.value):
             self.seen["flush"] += 1
             self.flush(self.flushes.popleft())
-            if self.offered and not self.offered.silent:
-                self.stable = False
         offers = int(dut.o__valid.value)
         if offers and self.offered is None:
             self.offered = JOB.from_bits(int(dut.o__payload.value))
             self._leave(self.offered)
         elif not offers and self.offered is not None:
-            assert not self.stable, "a packet was withdrawn"
+            assert self.offered.packet.sqpn in self.flushes and not self.offered.silent, "a packet was withdrawn"
             self.seen["withdrawn"] += 1
             self.offered = None
         if offers and self.takes:
             self.offered = None
-            self.stable = True
 
     def flush(self, qpn, marks=False):
         """Discard the descriptors of a QP."""

@@ -30,7 +30,7 @@ async def packets_leave_in_order_and_in_time(dut):
         elif rng.random() < 0.1:
             doorbells["limit"] = {"qpn": qpn, "psn": rng.choice([rng.randrange(120), 2**31 - 1])}
         elif rng.random() < 0.05 and not bench.flushes:
-            bench.flushes.append(bench.offered.packet.sqpn if bench.offered else qpn)
+            bench.flushes.append(qpn if bench.offered is None else bench.offered.packet.sqpn)
         elif rng.random() < 0.05 and not bench.qps[qpn].markers and not any(bench.waiting):
             bench.hurts.append({"qpn": qpn, "heals": 0})
         await bench.tick(rng.choice([1, 4, 30]) if step % 300 < 250 else 1, **doorbells)

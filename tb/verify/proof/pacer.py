@@ -1,0 +1,202 @@
+"""Proofs of the pacer: no QP and no descriptor is lost, and none leaves early."""
+
+from amaranth.hdl import Array, Cat, Mux, Signal, signed
+
+from weft.hdl.contract.abi import PACE_SCALE, WorkOpcode
+from weft.hdl.contract.params import preset
+from weft.hdl.pacing.engine import Engine
+from weft.hdl.pacing.pool import Pool
+from weft.hdl.pacing.scan import TIMES
+from weft.hdl.pacing.wheel import SLOT_BITS, SLOT_LOG2, TIME_BITS, Wheel, slots_of
+from weft.tb.verify.proof.faulty import faulty
+from weft.tb.verify.proof.specification import Spec
+
+SLOTS = 4
+PACE = 4        # cycles of a slot, at least
+
+
+def few_slots(params):
+    """Return the number of slots of a small wheel."""
+    return SLOTS
+
+
+class WheelSpec(Spec):
+    """Wheel with four QPs and four slots of four cycles or more. A QP is entered again when it has left."""
+
+    name = "pacer_wheel"
+    block = Wheel
+    proof = {"kind": "bounded", "bound": 24, "seconds": 300}
+    params = preset("test").with_(qps=4)
+
+    def __init__(self, block=None, replaced=()):
+        super().__init__(block, {slots_of: few_slots, **dict(replaced)})
+
+    def specify(self, m):
+        m.submodules.dut = dut = self.block(self.params)
+        self.free_members(dut, "now", "slot")
+        began, now, pace = self.constant(m, 3, "began"), Signal(SLOT_BITS), Signal(range(PACE))
+        away = self.free(signed(4), "away")     # of the slot of the QP to enter
+        m.d.comb += dut.slot.eq(now + away)
+        passes = self.free(1, "passes")
+        m.d.comb += [now.eq(began + self._passed(m, passes & (pace == 0))), dut.now.eq(now)]
+        m.d.sync += pace.eq(Mux(pace == 0, passes * (PACE - 1), pace - 1))
+        inside = Array(Signal(name=f"inside{k}") for k in range(self.params.qps))
+        followed = self.constant(m, self.params.qpn_width, "followed")
+        slot, free, mine = Signal(SLOT_BITS), Signal(), Signal()      # of the followed QP
+        ahead, past, entered, leaves = Signal(SLOT_BITS), Signal(), Signal(), Signal()
+        m.d.comb += [
+            mine.eq(dut.qpn == followed), ahead.eq(dut.slot - now), past.eq(ahead[-1]),
+            entered.eq(dut.stb & ~dut.far), leaves.eq(dut.o.valid & dut.o.ready),
+        ]
+        self.assume(~dut.stb | (dut.ready & ~inside[dut.qpn]))
+        with m.If(leaves):
+            m.d.sync += inside[dut.o.payload].eq(0)
+        with m.If(entered):
+            m.d.sync += inside[dut.qpn].eq(1)
+            with m.If(mine):
+                m.d.sync += [slot.eq(dut.slot), free.eq(dut.at_once)]
+        since = Signal(SLOT_BITS)
+        m.d.comb += since.eq(now - slot)
+        due = Signal()
+        m.d.comb += due.eq(inside[followed] & (free | (~since[-1] & (since != 0))))
+        offered = dut.o.valid & (dut.o.payload == followed)
+        idle = self.cycles(m, due & ~dut.o.valid & ~dut.stb, 15)
+
+        self.check("only QPs that are inside leave", ~dut.o.valid | inside[dut.o.payload])
+        self.check("none leaves early", ~offered | due)
+        self.check("none is lost: a due QP, or one before it, leaves within 11 cycles", idle < 11)
+        self.check("a QP within reach is entered", ~dut.far | (~past & ~dut.at_once & (ahead + 3 >= SLOTS)))
+        again = self.once(m, entered & mine & past)
+        self.cover("two QPs of a slot leave", self.once(m, leaves & ~dut.stb & offered & (slot == began + 1))
+                   & leaves & (slot == began + 1))
+        self.cover("a QP leaves the last slot that is in reach", offered & ~free & (slot == began + SLOTS - 1))
+        self.cover("a QP leaves, is entered again and leaves", again & offered & ~free)
+
+    def _passed(self, m, passes):
+        """Return the number of slots that have passed."""
+        passed = Signal(SLOT_BITS, name="passed")
+        m.d.sync += passed.eq(passed + passes)
+        return passed
+
+
+class EngineSpec(Spec):
+    """Engine with two QPs, a pool of four descriptors and the small wheel, whose times begin anywhere.
+
+    A descriptor is followed: how many are before it in its list is counted. The time of the followed QP's next packet
+    is observed where the engine stores it; its computation is left to the tests.
+    """
+
+    name = "pacer_engine"
+    block = Engine
+    proof = {"kind": "bounded", "bound": 22, "seconds": 600}
+    params = preset("test").with_(qps=2, pace_descriptors=4)
+
+    def __init__(self, block=None, replaced=()):
+        super().__init__(block, {slots_of: few_slots, **dict(replaced)})
+
+    def specify(self, m):
+        m.submodules.dut = dut = self.block(self.params)
+        self.free_members(dut, "now", "i_send__payload", "i_retransmit__payload", "setting")
+        m.d.comb += [dut.setting.gap.eq(self.free(2, "gap") << PACE_SCALE), dut.setting.limited.eq(self.free(1, "limited")),
+                     dut.setting.limit.eq(self.free(2, "limit"))]
+        began, cycle = self.constant(m, SLOT_LOG2 + 1, "began"), Signal(TIME_BITS)
+        m.d.sync += cycle.eq(cycle + 4)
+        m.d.comb += dut.now.eq(began + cycle)
+        sources = dut.i_send, dut.i_retransmit
+        number = Signal(8)          # of the next descriptor, in its `dst_mac`
+        for k, source in enumerate(sources):
+            work = source.p
+            m.d.comb += [
+                work.opcode.eq(WorkOpcode.WRITE), work.pmtu.eq(1), work.sqpn.eq(self.free(1, f"sqpn{k}")),
+                work.length.eq(self.free(1, f"length{k}") * 300), work.dst_mac.eq(number), work.psn.eq(0),
+            ]
+        taken = Array(s.valid & s.ready & ~dut.refused for s in sources)
+        m.d.sync += number.eq(number + taken[0] + taken[1])
+        follow = self.constant(m, 3, "follow")       # number of the followed descriptor
+        offered, out = Signal(), dut.o.p
+        was = Signal()
+        m.d.comb += offered.eq(dut.o.valid & ~was)
+        m.d.sync += was.eq(dut.o.valid & ~dut.o.ready)
+        self._follow(m, dut, sources, number, follow, offered & ~out.silent)
+        self._time(m, dut, offered & ~out.silent)
+
+    def _follow(self, m, dut, sources, number, follow, offered):
+        """Check that the followed descriptor leaves in its turn, once, and that what is held is counted."""
+        out = dut.o.p
+        held, kind, qpn, before = Signal(), Signal(), Signal(), Signal(3)
+        count = Array(Signal(3, name=f"count{k}") for k in range(4))       # by QP and list
+        ends, which = Signal(), Signal(2)
+        flushed = Signal(1)
+        flushes = (dut.i_flush.valid & dut.i_flush.ready) | (dut.i_rejected.valid & dut.i_rejected.ready)
+        m.d.comb += [ends.eq(offered & out.packet.ends), which.eq(Cat(out.packet.ring, out.packet.sqpn[0])),
+                     flushed.eq(Mux(dut.i_flush.ready, dut.i_flush.payload, dut.i_rejected.payload))]
+        next_count = [Signal(3, name=f"next_count{k}") for k in range(4)]
+        for k in range(4):
+            m.d.comb += next_count[k].eq(count[k] - (ends & (which == k)))
+            m.d.sync += count[k].eq(next_count[k])
+        for k, source in enumerate(sources):
+            with m.If(source.valid & source.ready & ~dut.refused):
+                place = Cat(k == 1, source.p.sqpn[0])
+                for each in range(4):
+                    with m.If(place == each):
+                        m.d.sync += count[each].eq(next_count[each] + 1)
+                        with m.If(number == follow):
+                            m.d.sync += [held.eq(1), kind.eq(k), qpn.eq(source.p.sqpn[0]),
+                                         before.eq(next_count[each])]
+        same = Signal()
+        m.d.comb += same.eq(held & (out.packet.ring == kind) & (out.packet.sqpn[0] == qpn))
+        with m.If(ends & same):
+            m.d.sync += before.eq(before - 1)
+            with m.If(before == 0):
+                m.d.sync += held.eq(0)
+        with m.If(flushes):
+            for each in range(4):
+                with m.If(flushed == each >> 1):
+                    m.d.sync += count[each].eq(0)
+            with m.If(flushed == qpn):
+                m.d.sync += held.eq(0)
+        mine = offered & (out.packet.dst_mac[:8] == follow)
+        some = Cat(count).any()
+        self.check("the followed descriptor leaves in its turn", ~offered | (mine == (same & (before == 0))))
+        self.check("a pool with space accepts", ~dut.refused | (sum(count) == self.params.pace_descriptors))
+        self.check("an idle pacer holds nothing", ~dut.idle | ~some | dut.o.valid, kind="bounded", bound=22,
+                   seconds=600)
+        first = self.once(m, mine & ends)
+        self.cover("a descriptor leaves after another one of its QP", self.once(m, ends & ~mine & same & (before == 1))
+                   & mine)
+        self.cover("a flush frees a descriptor", flushes & held & (flushed == qpn))
+        self.cover("a packet leaves, then its rest", self.once(m, mine & ~ends) & mine)
+        self.cover("a descriptor is retransmitted first", first & kind & count[1 ^ 1].any())
+
+    def _time(self, m, dut, offered):
+        """Check the time of a QP's packets against the one that the engine stored last."""
+        followed = self.constant(m, 1, "followed_qp")
+        word = Signal(TIMES)
+        late = Signal(TIME_BITS)
+        stored = Array(self.inside(f"dut.times[{k}]", TIMES) for k in range(2))
+        m.d.comb += [word.eq(stored[followed]), late.eq(dut.now - word.next.ns)]
+        mine = offered & (dut.o.p.packet.sqpn[0] == followed)
+        self.check("no packet leaves early", ~mine | ~word.known | ~late[-1])
+        waits = Signal(TIME_BITS)
+        m.d.comb += waits.eq(word.next.ns - dut.now)
+        self.cover("a packet leaves after a wait in the wheel", mine & self.once(
+            m, word.known & ~waits[-1] & (waits[SLOT_LOG2 - 2:] != 0)))
+
+
+SPECS = [WheelSpec, EngineSpec]
+FAULTY = [
+    *faulty(WheelSpec, [
+        ("only QPs that are inside leave", "head_write.data.some.eq(self.stb)", "head_write.data.some.eq(1)"),
+        ("none leaves early", "(cursor != self.now)),", "(cursor != self.now + 1)),"),
+        ("none is lost: a due QP, or one before it, leaves within 11 cycles",
+         "after_write.data.eq(head.data)", "after_write.data.eq(0)"),
+        ("a QP within reach is entered", "ahead[low:].any()", "ahead[low - 1:].any()"),
+    ]),
+    *faulty(EngineSpec, [
+        ("the followed descriptor leaves in its turn", "list_.some.eq(list_.head != list_.tail)", "list_.some.eq(0)"),
+        ("a pool with space accepts", "self.full.eq(fresh[-1] & ~some)", "self.full.eq(fresh[-1])", Pool),
+        ("an idle pacer holds nothing", "active.eq(active + after - r.had)", "active.eq(active + after)"),
+        ("no packet leaves early", "r.keep.eq(0), r.known.eq(1), r.at_once.eq(0)]",
+         "r.keep.eq(0), r.known.eq(1), r.at_once.eq(1)]"),
+    ]),
+]
