@@ -32,10 +32,12 @@ class Wheel(wiring.Component):
     Parameters
     ----------
     params : CardParams
+    slot_bits : int, optional
+        Bits of the number of a slot.
 
     Members
     -------
-    now : In(21)
+    now : In(slot_bits)
         Number of the slot in progress: time divided by 64 ns.
     stb, qpn, slot, at_once : In
         Enter a QP; ``at_once``, or if the slot has ended, it is due.
@@ -46,11 +48,11 @@ class Wheel(wiring.Component):
         QPs that are due, 2 cycles after they have left their slots.
     """
 
-    def __init__(self, params):
+    def __init__(self, params, slot_bits=SLOT_BITS):
         self.qps, self.slots = params.qps, slots_of(params)
         width = params.qpn_width
         super().__init__({
-            "now": In(SLOT_BITS), "stb": In(1), "qpn": In(width), "slot": In(SLOT_BITS), "at_once": In(1),
+            "now": In(slot_bits), "stb": In(1), "qpn": In(width), "slot": In(slot_bits), "at_once": In(1),
             "far": Out(1), "ready": Out(1), "o": Out(stream.Signature(width)),
         })
 
@@ -64,9 +66,9 @@ class Wheel(wiring.Component):
         head, head_write = heads.read_port(domain="comb"), heads.write_port()
         after, after_write = links.read_port(domain="comb"), links.write_port()
         wiring.connect(m, due.o, wiring.flipped(self.o))
-        cursor = Signal(SLOT_BITS)      # oldest slot that is not empty for certain
+        cursor = Signal.like(self.now)      # oldest slot that is not empty for certain
         chain = Signal(link)            # rest of the slot that ended last
-        ahead = Signal(SLOT_BITS)       # from the cursor to the slot of the QP to enter
+        ahead = Signal.like(self.now)       # from the cursor to the slot of the QP to enter
         past, inside, moves, ended = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
             ahead.eq(self.slot - cursor), past.eq(ahead[-1] | self.at_once),

@@ -7,7 +7,7 @@ from weft.hdl.contract.params import preset
 from weft.hdl.pacing.engine import Engine
 from weft.hdl.pacing.pool import Pool
 from weft.hdl.pacing.scan import TIMES
-from weft.hdl.pacing.wheel import SLOT_BITS, SLOT_LOG2, TIME_BITS, Wheel, slots_of
+from weft.hdl.pacing.wheel import SLOT_LOG2, TIME_BITS, Wheel, slots_of
 from weft.tb.verify.proof.faulty import faulty
 from weft.tb.verify.proof.specification import Spec
 
@@ -21,20 +21,21 @@ def few_slots(params):
 
 
 class WheelSpec(Spec):
-    """Wheel with four QPs and four slots of four cycles or more. A QP is entered again when it has left."""
+    """Wheel with two QPs and four slots of four cycles or more. A QP is entered again when it has left."""
 
     name = "pacer_wheel"
     block = Wheel
     proof = {"kind": "bounded", "bound": 24, "seconds": 300}
-    params = preset("test").with_(qps=4)
+    params = preset("test").with_(qps=2)
+    slot_bits = 6
 
     def __init__(self, block=None, replaced=()):
         super().__init__(block, {slots_of: few_slots, **dict(replaced)})
 
     def specify(self, m):
-        m.submodules.dut = dut = self.block(self.params)
+        m.submodules.dut = dut = self.block(self.params, self.slot_bits)
         self.free_members(dut, "now", "slot")
-        began, now, pace = self.constant(m, 3, "began"), Signal(SLOT_BITS), Signal(range(PACE))
+        began, now, pace = self.constant(m, self.slot_bits, "began"), Signal(self.slot_bits), Signal(range(PACE))
         away = self.free(signed(4), "away")     # of the slot of the QP to enter
         m.d.comb += dut.slot.eq(now + away)
         passes = self.free(1, "passes")
@@ -42,8 +43,8 @@ class WheelSpec(Spec):
         m.d.sync += pace.eq(Mux(pace == 0, passes * (PACE - 1), pace - 1))
         inside = Array(Signal(name=f"inside{k}") for k in range(self.params.qps))
         followed = self.constant(m, self.params.qpn_width, "followed")
-        slot, free, mine = Signal(SLOT_BITS), Signal(), Signal()      # of the followed QP
-        ahead, past, entered, leaves = Signal(SLOT_BITS), Signal(), Signal(), Signal()
+        slot, free, mine = Signal(self.slot_bits), Signal(), Signal()      # of the followed QP
+        ahead, past, entered, leaves = Signal(self.slot_bits), Signal(), Signal(), Signal()
         m.d.comb += [
             mine.eq(dut.qpn == followed), ahead.eq(dut.slot - now), past.eq(ahead[-1]),
             entered.eq(dut.stb & ~dut.far), leaves.eq(dut.o.valid & dut.o.ready),
@@ -55,7 +56,7 @@ class WheelSpec(Spec):
             m.d.sync += inside[dut.qpn].eq(1)
             with m.If(mine):
                 m.d.sync += [slot.eq(dut.slot), free.eq(dut.at_once)]
-        since = Signal(SLOT_BITS)
+        since = Signal(self.slot_bits)
         m.d.comb += since.eq(now - slot)
         due = Signal()
         m.d.comb += due.eq(inside[followed] & (free | (~since[-1] & (since != 0))))
@@ -74,7 +75,7 @@ class WheelSpec(Spec):
 
     def _passed(self, m, passes):
         """Return the number of slots that have passed."""
-        passed = Signal(SLOT_BITS, name="passed")
+        passed = Signal(self.slot_bits, name="passed")
         m.d.sync += passed.eq(passed + passes)
         return passed
 
