@@ -84,13 +84,13 @@ class Engine(wiring.Component):
         m.submodules.wheel = wheel = self._wheel = Wheel(params)
         m.submodules.scan = self._scan = Scan(params)
         m.submodules.states = states = Memory(shape=state_shape, depth=params.qps, init=[])
-        m.submodules.times = times = Memory(shape=TIMES, depth=params.qps, init=[])
+        m.submodules.next_times = times = Memory(shape=TIMES, depth=params.qps, init=[])
         self._state, self._times = states.read_port(), times.read_port()
         write_state, write_times = states.write_port(), times.write_port()
         qpn = Signal(params.qpn_width)
         shapes = {
             "state": state_shape, "old": TIMES, "retransmits": 1, "flushes": 1, "rejected": 1,
-            "had": 1, "touches": 1,
+            "had": 1, "touches": 1, "fresh": 1,
             # Of a packet: its descriptor, the next one, whether all of it fits, bytes to the next boundary, of payload,
             # on the line, whether it must wait for the limit.
             "work": POOLED, "link": range(params.pace_descriptors), "fits": 1, "space": LENGTH_WIDTH,
@@ -106,7 +106,7 @@ class Engine(wiring.Component):
         m.d.comb += [
             wheel.now.eq(self.now[SLOT_LOG2:]), wheel.qpn.eq(qpn), wheel.slot.eq(r.at.ns[SLOT_LOG2:]),
             wheel.at_once.eq(r.at_once),
-            self.clear_qpn.eq(index), self.idle.eq((active == 0) & ~self.o.valid),
+            self.clear_qpn.eq(index), self.idle.eq((active == 0) & ~self.o.valid & ~r.fresh),
             write_state.addr.eq(qpn), write_state.data.eq(r.state), write_times.addr.eq(qpn),
             write_times.data.known.eq(r.known), write_times.data.next.eq(r.at), write_times.data.bytes.eq(r.bytes),
         ]
@@ -134,7 +134,7 @@ class Engine(wiring.Component):
                     write_state.data.waiting.eq(r.state.waiting | (enters & ~wheel.far)), write_times.en.eq(~r.keep),
                     self.i_flush.ready.eq(r.flushes & ~r.rejected), self.i_rejected.ready.eq(r.flushes & r.rejected),
                 ]
-                m.d.sync += [active.eq(active + after - r.had), r.flushes.eq(0)]
+                m.d.sync += [active.eq(active + after - r.had), r.flushes.eq(0), r.fresh.eq(0)]
                 m.next = "IDLE"
         return m
 
@@ -231,7 +231,7 @@ class Engine(wiring.Component):
                     m.d.comb += [pool.link_stb.eq(end.some), pool.link_index.eq(end.tail)]
                     m.d.sync += [list_.some.eq(1), list_.tail.eq(pool.free),
                                  list_.head.eq(Mux(end.some, end.head, pool.free))]
-            m.d.sync += r.at_once.eq(~self._times.data.known)
+            m.d.sync += [r.at_once.eq(~self._times.data.known), r.fresh.eq(1)]
             m.next = "PLACE"
 
     def _visit(self, m):

@@ -86,6 +86,8 @@ TARGETS = (
             f"test_transmit.py::test_transmit_subsystem[{SIM}]"),
     _target("transmit", "segment", "segment", f"test_segment.py::test_segmenter_cuts_like_brute_force[{SIM}]"),
     _target("transmit", "buffer", "send_buffer", f"test_buffer.py::test_buffer_passes_complete_frames[{SIM}]"),
+    _target("pacing", "wheel", "wheel", f"test_wheel.py::test_qps_leave_the_wheel_in_time[{SIM}]"),
+    _target("pacing", "pacer", "engine pacer pool scan", f"test_pacer.py::test_pacer_sends_in_order_and_in_time[{SIM}]"),
     _target("receive", "parse", "align early_translate parse revocable_buffer",
             f"test_parse.py::test_every_frame_is_classified_as_in_the_model[{SIM}]"),
     _target("receive", "receive", "check in_flight window_check place receive",

@@ -1,6 +1,6 @@
 """Proofs of the pacer: no QP and no descriptor is lost, and none leaves early."""
 
-from amaranth.hdl import Array, Cat, Mux, Signal, signed
+from amaranth.hdl import Array, Cat, Mux, Signal, Value, signed
 
 from weft.hdl.contract.abi import PACE_SCALE, WorkOpcode
 from weft.hdl.contract.params import preset
@@ -13,6 +13,7 @@ from weft.tb.verify.proof.specification import Spec
 
 SLOTS = 4
 PACE = 4        # cycles of a slot, at least
+APART = 3       # cycles from one entry of the engine to the next one, at least
 
 
 def few_slots(params):
@@ -21,7 +22,7 @@ def few_slots(params):
 
 
 class WheelSpec(Spec):
-    """Wheel with two QPs and four slots of four cycles or more. A QP is entered again when it has left."""
+    """Wheel with two QPs, four slots of four cycles or more, and an engine that enters a QP every third cycle or later."""
 
     name = "pacer_wheel"
     block = Wheel
@@ -44,12 +45,14 @@ class WheelSpec(Spec):
         inside = Array(Signal(name=f"inside{k}") for k in range(self.params.qps))
         followed = self.constant(m, self.params.qpn_width, "followed")
         slot, free, mine = Signal(self.slot_bits), Signal(), Signal()      # of the followed QP
+        rests = Signal(range(APART))
         ahead, past, entered, leaves = Signal(self.slot_bits), Signal(), Signal(), Signal()
         m.d.comb += [
             mine.eq(dut.qpn == followed), ahead.eq(dut.slot - now), past.eq(ahead[-1]),
             entered.eq(dut.stb & ~dut.far), leaves.eq(dut.o.valid & dut.o.ready),
         ]
-        self.assume(~dut.stb | (dut.ready & ~inside[dut.qpn]))
+        self.assume(~dut.stb | (dut.ready & ~inside[dut.qpn] & (rests == 0)))
+        m.d.sync += rests.eq(Mux(dut.stb, APART - 1, Mux(rests == 0, 0, rests - 1)))
         with m.If(leaves):
             m.d.sync += inside[dut.o.payload].eq(0)
         with m.If(entered):
@@ -89,7 +92,7 @@ class EngineSpec(Spec):
 
     name = "pacer_engine"
     block = Engine
-    proof = {"kind": "bounded", "bound": 22, "seconds": 600}
+    proof = {"kind": "bounded", "bound": 36, "seconds": 600}
     params = preset("test").with_(qps=2, pace_descriptors=4)
 
     def __init__(self, block=None, replaced=()):
@@ -104,24 +107,32 @@ class EngineSpec(Spec):
         m.d.sync += cycle.eq(cycle + 4)
         m.d.comb += dut.now.eq(began + cycle)
         sources = dut.i_send, dut.i_retransmit
-        number = Signal(8)          # of the next descriptor, in its `dst_mac`
+        numbers = [Signal(3, name=f"number{k}") for k in range(2)]      # of the next descriptors, in their `dst_mac`
         for k, source in enumerate(sources):
             work = source.p
             m.d.comb += [
                 work.opcode.eq(WorkOpcode.WRITE), work.pmtu.eq(1), work.sqpn.eq(self.free(1, f"sqpn{k}")),
-                work.length.eq(self.free(1, f"length{k}") * 300), work.dst_mac.eq(number), work.psn.eq(0),
+                work.length.eq(self.free(1, f"length{k}") * 300), work.dst_mac.eq(Cat(numbers[k], k == 1)), work.psn.eq(0),
             ]
-        taken = Array(s.valid & s.ready & ~dut.refused for s in sources)
-        m.d.sync += number.eq(number + taken[0] + taken[1])
-        follow = self.constant(m, 3, "follow")       # number of the followed descriptor
+            m.d.sync += numbers[k].eq(numbers[k] + (source.valid & source.ready))
+        for name in ("i_send", "i_retransmit", "i_flush", "i_rejected"):
+            self._stable(m, getattr(dut, name))
+        follow = self.constant(m, 4, "follow")       # number of the followed descriptor
         offered, out = Signal(), dut.o.p
         was = Signal()
         m.d.comb += offered.eq(dut.o.valid & ~was)
         m.d.sync += was.eq(dut.o.valid & ~dut.o.ready)
-        self._follow(m, dut, sources, number, follow, offered & ~out.silent)
+        self._follow(m, dut, sources, follow, offered & ~out.silent)
         self._time(m, dut, offered & ~out.silent)
 
-    def _follow(self, m, dut, sources, number, follow, offered):
+    def _stable(self, m, source):
+        """Assume that a source of a stream obeys its rules."""
+        payload = Value.cast(source.payload)
+        waits, was = Signal(), Signal(len(payload))
+        m.d.sync += [waits.eq(source.valid & ~source.ready), was.eq(payload)]
+        self.assume(~waits | (source.valid & (payload == was)))
+
+    def _follow(self, m, dut, sources, follow, offered):
         """Check that the followed descriptor leaves in its turn, once, and that what is held is counted."""
         out = dut.o.p
         held, kind, qpn, before = Signal(), Signal(), Signal(), Signal(3)
@@ -141,7 +152,7 @@ class EngineSpec(Spec):
                 for each in range(4):
                     with m.If(place == each):
                         m.d.sync += count[each].eq(next_count[each] + 1)
-                        with m.If(number == follow):
+                        with m.If(source.p.dst_mac[:4] == follow):
                             m.d.sync += [held.eq(1), kind.eq(k), qpn.eq(source.p.sqpn[0]),
                                          before.eq(next_count[each])]
         same = Signal()
@@ -156,12 +167,11 @@ class EngineSpec(Spec):
                     m.d.sync += count[each].eq(0)
             with m.If(flushed == qpn):
                 m.d.sync += held.eq(0)
-        mine = offered & (out.packet.dst_mac[:8] == follow)
+        mine = offered & (out.packet.dst_mac[:4] == follow)
         some = Cat(count).any()
         self.check("the followed descriptor leaves in its turn", ~offered | (mine == (same & (before == 0))))
         self.check("a pool with space accepts", ~dut.refused | (sum(count) == self.params.pace_descriptors))
-        self.check("an idle pacer holds nothing", ~dut.idle | ~some | dut.o.valid, kind="bounded", bound=22,
-                   seconds=600)
+        self.check("an idle pacer holds nothing", ~dut.idle | ~some | dut.o.valid)
         first = self.once(m, mine & ends)
         self.cover("a descriptor leaves after another one of its QP", self.once(m, ends & ~mine & same & (before == 1))
                    & mine)
@@ -174,7 +184,7 @@ class EngineSpec(Spec):
         followed = self.constant(m, 1, "followed_qp")
         word = Signal(TIMES)
         late = Signal(TIME_BITS)
-        stored = Array(self.inside(f"dut.times[{k}]", TIMES) for k in range(2))
+        stored = Array(self.inside(f"dut.next_times[{k}]", TIMES) for k in range(2))
         m.d.comb += [word.eq(stored[followed]), late.eq(dut.now - word.next.ns)]
         mine = offered & (dut.o.p.packet.sqpn[0] == followed)
         self.check("no packet leaves early", ~mine | ~word.known | ~late[-1])
