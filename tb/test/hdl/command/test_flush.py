@@ -1,4 +1,4 @@
-"""Tests of the flush of the pacer: it comes after the change of the QP and before the drain, if the QP stops sending."""
+"""Tests of the flush of the pacer, when a QP stops sending: after the change of its state and before the drain."""
 
 import cocotb
 import pytest

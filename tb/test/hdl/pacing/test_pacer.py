@@ -170,6 +170,27 @@ async def limits_hold_new_packets_only(dut):
     await bench.drain(3000)
 
 
+@cocotb.test()
+async def reset_empties_the_pool(dut):
+    bench = await PacerBench.start(dut)
+    for _ in range(2):
+        for qpn in range(4):
+            await bench.tick(rate={"qpn": qpn, "gap": gap_of(0.001), "limited": 1})
+            bench.work(0, qpn, **PACKET, length=8192, psn=0)
+        await bench.tick(100)
+        assert bench.held == 4
+        dut.rst.value = 1
+        await bench.tick(2)
+        dut.rst.value = 0
+        bench.qps = [type(qp)() for qp in bench.qps]
+        bench.held = 0
+        await bench.tick(100)
+        assert int(dut.idle.value)
+    for qpn in range(QPS):
+        bench.work(qpn % 2, qpn, **PACKET, length=4096)
+    await bench.drain(700)
+
+
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_pacer_sends_in_order_and_in_time(sim):
     run(Pacer(PARAMS), name="pacer", cases=__file__, sim=sim)
