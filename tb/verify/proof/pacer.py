@@ -119,7 +119,8 @@ class EngineSpec(Spec):
             m.d.comb += [
                 work.opcode.eq(WorkOpcode.WRITE), work.pmtu.eq(1),
                 work.sqpn.eq(self.free(1, f"sqpn{k}")),
-                work.length.eq(self.free(1, f"length{k}") * 300), work.dst_mac.eq(Cat(numbers[k], k == 1)), work.psn.eq(0),
+                work.length.eq(self.free(1, f"length{k}") * 300), work.psn.eq(0),
+                work.dst_mac.eq(Cat(numbers[k], k == 1)),
             ]
             m.d.sync += numbers[k].eq(numbers[k] + (source.valid & source.ready))
         for name in ("i_send", "i_retransmit", "i_flush", "i_rejected"):

@@ -214,7 +214,7 @@ async def nothing_starves(dut):
     """Beside a QP that is paced as fast as possible, one of 16 frames is unpaced."""
     bench = await PacedBench.start(dut)
     await bench.rate(2, 0)
-    for qpn in (1, 2):
+    for qpn in (2, 1):
         bench.post(0, random_work(bench.rng, qps=QPS, retransmit=0, sqpn=qpn, sport=qpn, paced=qpn - 1,
                                   length=200 << 10, **PLAIN) | {"dst_mac": 1})
     await bench.frames(60)
