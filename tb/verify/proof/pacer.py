@@ -13,6 +13,7 @@ from weft.tb.verify.proof.specification import Spec
 
 SLOTS = 4
 PACE = 2        # cycles of a slot, at least
+NUMBER = 29     # of the first slot: the numbers start again
 APART = 3       # cycles from one entry of the engine to the next one, at least
 
 
@@ -33,7 +34,7 @@ class WheelSpec(Spec):
     block = Wheel
     proof = {"kind": "bounded", "bound": 18, "seconds": 400}
     params = preset("test").with_(qps=2)
-    slot_bits = 6
+    slot_bits = 5
 
     def __init__(self, block=None, replaced=()):
         super().__init__(block, {slots_of: few_slots, **dict(replaced)})
@@ -41,12 +42,12 @@ class WheelSpec(Spec):
     def specify(self, m):
         m.submodules.dut = dut = self.block(self.params, self.slot_bits)
         self.free_members(dut, "now", "slot")
-        began, now, pace = self.constant(m, self.slot_bits, "began"), Signal(self.slot_bits), Signal(range(PACE))
+        now, pace = Signal(self.slot_bits, init=NUMBER), Signal(range(PACE))
         away = self.free(signed(4), "away")     # of the slot of the QP to enter
         m.d.comb += dut.slot.eq(now + away)
         passes = self.free(1, "passes")
-        m.d.comb += [now.eq(began + self._passed(m, passes & (pace == 0))), dut.now.eq(now)]
-        m.d.sync += pace.eq(Mux(pace == 0, passes * (PACE - 1), pace - 1))
+        m.d.comb += dut.now.eq(now)
+        m.d.sync += [now.eq(now + (passes & (pace == 0))), pace.eq(Mux(pace == 0, passes * (PACE - 1), pace - 1))]
         inside = Array(Signal(name=f"inside{k}") for k in range(self.params.qps))
         followed = self.constant(m, self.params.qpn_width, "followed")
         slot, free, mine = Signal(self.slot_bits), Signal(), Signal()      # of the followed QP
@@ -73,19 +74,14 @@ class WheelSpec(Spec):
 
         self.check("only QPs that are inside leave", ~dut.o.valid | inside[dut.o.payload])
         self.check("none leaves early", ~offered | due)
-        self.check("none is lost: a due QP, or one before it, leaves within 11 cycles", idle < 11)
-        self.check("a QP within reach is entered", ~dut.far | (~past & ~dut.at_once & (ahead + 3 >= SLOTS)))
+        self.check("none is lost: a due QP, or one before it, leaves within 6 cycles", idle < 6)
+        self.check("a QP within reach is entered", ~dut.stb | ~dut.far | (
+            ~past & ~dut.at_once & (ahead + 3 >= SLOTS)))
         again = self.once(m, entered & mine & past)
-        self.cover("two QPs of a slot leave", self.once(m, leaves & ~dut.stb & offered & (slot == began + 1))
-                   & leaves & (slot == began + 1))
-        self.cover("a QP leaves the last slot that is in reach", offered & ~free & (slot == began + SLOTS - 1))
+        self.cover("two QPs of a slot leave", self.once(m, leaves & ~dut.stb & offered & (slot == NUMBER + 1))
+                   & leaves & (slot == NUMBER + 1))
+        self.cover("a QP leaves the last slot that is in reach", offered & ~free & (slot == (NUMBER + SLOTS - 1) % (1 << self.slot_bits)))
         self.cover("a QP leaves, is entered again and leaves", again & offered & ~free)
-
-    def _passed(self, m, passes):
-        """Return the number of slots that have passed."""
-        passed = Signal(self.slot_bits, name="passed")
-        m.d.sync += passed.eq(passed + passes)
-        return passed
 
 
 class EngineSpec(Spec):
@@ -209,7 +205,7 @@ FAULTY = [
     *faulty(WheelSpec, [
         ("only QPs that are inside leave", "head_write.data.some.eq(self.stb)", "head_write.data.some.eq(1)"),
         ("none leaves early", "(cursor != self.now)),", "(cursor != self.now + 1)),"),
-        ("none is lost: a due QP, or one before it, leaves within 11 cycles",
+        ("none is lost: a due QP, or one before it, leaves within 6 cycles",
          "after_write.data.eq(head.data)", "after_write.data.eq(0)"),
         ("a QP within reach is entered", "ahead[low:].any()", "ahead[low - 1:].any()"),
     ]),
