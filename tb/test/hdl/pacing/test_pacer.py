@@ -171,6 +171,22 @@ async def limits_hold_new_packets_only(dut):
 
 
 @cocotb.test()
+async def lateness_is_made_up_within_the_burst(dut):
+    """A QP that had nothing to send for 24 us sends packets of 4.1 us at once, and no more."""
+    bench = await PacerBench.start(dut)
+    await bench.tick(rate={"qpn": 6, "gap": gap_of(10)})
+    bench.work(0, 6, **PACKET, length=100)
+    await bench.tick(6000)
+    began = bench.now
+    bench.work(0, 6, **PACKET, length=20 << 10)
+    await bench.tick(1500)
+    soon = [ns for ns, _, _ in bench.qps[6].left[1:] if ns < began + 700]
+    assert len(soon) == 1 + BURST_NS * 10 // 8 // (1024 + 98)
+    assert len(bench.qps[6].left) - 1 < len(soon) + 1500 * CLOCK_PERIOD_NS * 10 / 8 / (1024 + 98) + 1
+    await bench.drain(6000)
+
+
+@cocotb.test()
 async def reset_empties_the_pool(dut):
     bench = await PacerBench.start(dut)
     for _ in range(2):
