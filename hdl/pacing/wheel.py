@@ -32,6 +32,8 @@ class Wheel(wiring.Component):
     Parameters
     ----------
     params : CardParams
+    slots : int, optional
+        Number of slots, if it is not :func:`slots_of` the parameters.
     slot_bits : int, optional
         Bits of the number of a slot.
 
@@ -48,8 +50,8 @@ class Wheel(wiring.Component):
         QPs that are due, 2 cycles after they have left their slots.
     """
 
-    def __init__(self, params, slot_bits=SLOT_BITS):
-        self.qps, self.slots = params.qps, slots_of(params)
+    def __init__(self, params, slots=None, slot_bits=SLOT_BITS):
+        self.qps, self.slots = params.qps, slots or slots_of(params)
         width = params.qpn_width
         super().__init__({
             "now": In(slot_bits), "stb": In(1), "qpn": In(width), "slot": In(slot_bits), "at_once": In(1),

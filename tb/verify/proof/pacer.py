@@ -17,11 +17,6 @@ NUMBER = 29     # of the first slot: the numbers start again
 APART = 3       # cycles from one entry of the engine to the next one, at least
 
 
-def few_slots(params):
-    """Return the number of slots of a small wheel."""
-    return SLOTS
-
-
 def two_slots(params):
     """Return the number of slots of the wheel of a small engine."""
     return 2
@@ -36,11 +31,8 @@ class WheelSpec(Spec):
     params = preset("test").with_(qps=2)
     slot_bits = 5
 
-    def __init__(self, block=None, replaced=()):
-        super().__init__(block, {slots_of: few_slots, **dict(replaced)})
-
     def specify(self, m):
-        m.submodules.dut = dut = self.block(self.params, self.slot_bits)
+        m.submodules.dut = dut = self.block(self.params, SLOTS, self.slot_bits)
         self.free_members(dut, "now", "slot")
         now, pace = Signal(self.slot_bits, init=NUMBER), Signal(range(PACE))
         away = self.free(signed(4), "away")     # of the slot of the QP to enter
@@ -74,7 +66,8 @@ class WheelSpec(Spec):
         idle = self.cycles(m, due & ~dut.o.valid & ~dut.stb, 15)
 
         self.check("only QPs that are inside leave", ~dut.o.valid | inside[dut.o.payload])
-        self.check("none leaves its slot early", ~queued | due | (mine & entered & (past | dut.at_once)))
+        self.check("none leaves its slot early", ~queued | due | (mine & entered & (past | dut.at_once)),
+                   kind="bounded", bound=14, seconds=300)
         self.check("none is lost: a due QP, or one before it, leaves within 6 cycles", idle < 6)
         self.check("a QP within reach is entered", ~dut.stb | ~dut.far | (
             ~past & ~dut.at_once & (ahead + 3 >= SLOTS)))
