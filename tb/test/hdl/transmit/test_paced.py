@@ -19,7 +19,7 @@ from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS
 from weft.tb.sim.stream.payload import receive
 from weft.tb.test.decoder import decode
 from weft.tb.test.hdl.pacing.pacer_bench import BURST_NS, OVERHEAD, SCALE, gap_of
-from weft.tb.test.hdl.transmit.agents import BAD_KEY, QP_GENERATION, outcome_of, packets_of, random_work
+from weft.tb.test.hdl.transmit.agents import BAD_KEY, QP_GENERATION, outcome_of, packets_of, random_work, refusal
 from weft.tb.test.hdl.transmit.test_transmit import QPS, TransmitBench, some_works
 
 PARAMS = preset("test").with_(pace_descriptors=16)
@@ -266,6 +266,11 @@ async def latency_of_unpaced_work(dut):
         await bench.frames(1)
         await bench.quiet()
     Path(os.environ["WEFT_RUN"], "latency").write_text(str(taken))
+
+
+def test_size_of_the_pool_is_checked():
+    for size, reason in ((2, "choose 0, or 4 to 32768"), (1 << 16, "choose 0"), (48, "not a power of two")):
+        assert reason in refusal(lambda size=size: PARAMS.with_(pace_descriptors=size))
 
 
 def test_unpaced_work_takes_no_cycle_more():
