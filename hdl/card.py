@@ -151,7 +151,8 @@ class Card(wiring.Component):
         wiring.connect(m, csr.msix, endpoint.msix)
         wiring.connect(m, csr.counters, self.counters.read[0])
         for group, subsystem in (("card", self.supervisor), ("rings", rings), ("adamap", self.adamap),
-                                 ("nic", self.nic_rx), ("receive", self.receive), ("pause", self.pause)):
+                                 ("nic", self.nic_rx), ("receive", self.receive), ("pause", self.pause),
+                                 *[("pacer", self.transmit)] * bool(self.params.pace_descriptors)):
             wiring.connect(m, getattr(csr, group), subsystem.registers)
         for k in range(DOWN):
             wiring.connect(m, rings.o_line_request[k], endpoint.i_line[k])
@@ -197,6 +198,9 @@ class Card(wiring.Component):
         wiring.connect(m, adamap.o_qp_error, command.i_qp_error)
         wiring.connect(m, command.network, self.transmit.network, self.receive.network, self.pause.network)
         wiring.connect(m, command.counters, self.counters.read[1])
+        if self.params.pace_descriptors:
+            wiring.connect(m, command.o_flush, self.transmit.i_flush)
+            m.d.comb += self.transmit.time_ns.eq(self.supervisor.time_ns)
         for reader, table in zip(adamap.qp, tables.list_read, strict=True):
             wiring.connect(m, reader, table)
         m.d.comb += [

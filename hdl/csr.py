@@ -40,7 +40,7 @@ class Csr(wiring.Component):
         From the host; ``bus.write.ready`` is always 1. The data of a narrow write is in bits 31:0 for either
         half of the 64-bit word. A read is of 4 or 8 aligned bytes; bit 2 of the address matters for
         counters only.
-    card, rings, receive, pause, adamap, nic : Out(register_port(...))
+    card, rings, receive, pause, adamap, pacer, nic : Out(register_port(...))
         Every register, in the port of its group. A doorbell keeps its value.
     counters : Out(CounterRead)
         Data one cycle after the index. Reading a counter's low word latches its high word for the read that follows.

@@ -93,7 +93,7 @@ class Supervisor(wiring.Component):
             registers.cap_adamap.eq(params.window_bits | params.cache_entries << 16),
             registers.cap_misc.eq(params.knit_extents | params.msix_vectors << 8 | params.prefetch_depth_max << 16
                                   | params.extent_blocks_log2 << 24),
-            registers.cap_transmit.eq(params.inline_bytes),
+            registers.cap_transmit.eq(params.inline_bytes | params.pace_descriptors << 16),
             registers.status.eq(Cat(idle_q, self.tables_clear & ~self.hold & ~self.core_reset, lost)),
             registers.time_ns.eq(self.time_ns),
         ]

@@ -30,6 +30,8 @@ class CommandProcessor(wiring.Component):
     The list of a new QP is created before the entry in the table, which is in RTS. An MR is written last and at once.
     Before the response to QP_MODIFY, QP_DESTROY or MR_DESTROY the entry is changed or cleared and the pipelines that
     may have read the old one are drained; a QP's list is destroyed after that, so that no packet comes to it any more.
+    With a pacer, the descriptors of a QP that is not to send any more are discarded there before the pipelines are
+    drained.
 
     After a reset the QP and MR tables are cleared first, one entry per cycle; they must not be used until
     ``tables_clear``.
@@ -56,6 +58,8 @@ class CommandProcessor(wiring.Component):
     i_qp_error : In(stream.Signature(24))
         QPNs whose lists broke: an active QP goes to ERR. Accepted within a few cycles, independent of other work.
     qp_control : Out(QpControl)
+    o_flush : Out(stream.Signature(params.qpn_width))
+        With a pacer: QP whose paced descriptors are discarded; accepted when this is done.
     drain_request : Out(1)
         Held until ``drain_done``.
     drain_done : In(1)
@@ -83,6 +87,7 @@ class CommandProcessor(wiring.Component):
             "o_line_request": Out(stream.Signature(LineRequest)), "i_line": In(stream.Signature(LineData)),
             "o_dma_request": Out(stream.Signature(DmaRequest)), "o_dma_data": Out(stream.Signature(Beat)),
             "counters": Out(CounterRead),
+            **({"o_flush": Out(stream.Signature(params.qpn_width))} if params.pace_descriptors else {}),
         })
 
     def elaborate(self, platform):
@@ -95,6 +100,8 @@ class CommandProcessor(wiring.Component):
         command, status = Signal(COMMAND), Signal(CommandStatus)
         results = Signal(data.ArrayLayout(32, QUERY_RESULTS))
         m.d.comb += [check.command.eq(command), qp.command.eq(command)]
+        if params.pace_descriptors:
+            connect(m, qp.o_flush, flipped(self.o_flush))
         for inner, outer in ((qp.i_error, self.i_qp_error), (qp.read, self.qp_read),
                              (qp.qp_control, self.qp_control),
                              (page_writer.o_line_request, self.o_line_request), (page_writer.i_line, self.i_line),

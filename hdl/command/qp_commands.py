@@ -30,7 +30,7 @@ class QpCommands(wiring.Component):
         With ``done``: the response to QP_QUERY, otherwise zero.
     i_error, read, write
         See :class:`~weft.hdl.command.qp_port.QpPort`.
-    qp_control, drain_request, drain_done
+    o_flush, qp_control, drain_request, drain_done
         See :class:`~weft.hdl.command.processor.CommandProcessor`.
     """
 
@@ -43,6 +43,7 @@ class QpCommands(wiring.Component):
             "i_error": In(stream.Signature(24)),
             "read": Out(QP_TABLE.read_port(params)), "write": Out(QP_TABLE.write_port(params)),
             "qp_control": Out(QpControl), "drain_request": Out(1), "drain_done": In(1),
+            **({"o_flush": Out(stream.Signature(params.qpn_width))} if params.pace_descriptors else {}),
         })
 
     def elaborate(self, platform):
@@ -52,6 +53,8 @@ class QpCommands(wiring.Component):
         for inner, outer in ((port.i_error, self.i_error), (port.read, self.read), (port.write, self.write)):
             connect(m, inner, flipped(outer))
         generation = Signal(GENERATION_BITS)
+        paced = bool(self.params.pace_descriptors)
+        stop = "FLUSH" if paced else "DRAIN_BEGIN"
         index, meant = command.qpn[:self.params.qpn_width], command.qpn[self.params.qpn_width:]
         old = port.o.p
         live = old.state != QpState.RESET
@@ -66,6 +69,9 @@ class QpCommands(wiring.Component):
             self.qp_control.destroy.p.qpn.eq(index), self.qp_control.destroy.p.generation.eq(generation),
             self.qp_control.query_qpn.eq(index),
         ]
+
+        if paced:
+            m.d.comb += self.o_flush.payload.eq(index)
 
         def end(status):
             m.d.comb += [self.done.eq(1), self.status.eq(status)]
@@ -96,13 +102,16 @@ class QpCommands(wiring.Component):
                     with m.Elif(~live | (old.generation != meant)):
                         end(CommandStatus.BAD_INDEX)
                     with m.Elif(opcode == CommandOpcode.QP_DESTROY):
-                        m.next = "DRAIN_BEGIN"
+                        m.next = stop
                     with m.Elif(opcode == CommandOpcode.QP_QUERY):
                         m.next = "QUERY"
                     with m.Elif((old.state == QpState.ERR) & (command.qp_state != QpState.ERR)):
                         end(CommandStatus.BAD_VALUE)
                     with m.Else():
-                        m.next = "DRAIN_BEGIN"
+                        m.next = stop
+                        if paced:
+                            with m.If(command.qp_state == QpState.RTS):
+                                m.next = "DRAIN_BEGIN"
             with m.State("LIST_CREATE"):  # waits until the list exists
                 m.d.comb += self.qp_control.create.valid.eq(1)
                 with m.If(self.qp_control.create.ready):
@@ -115,6 +124,11 @@ class QpCommands(wiring.Component):
             with m.State("WRITTEN"):  # waits until the entry is in the table
                 with m.If(port.o.valid):
                     end(CommandStatus.OK)
+            if paced:
+                with m.State("FLUSH"):  # waits until the pacer has discarded the QP's descriptors
+                    m.d.comb += self.o_flush.valid.eq(1)
+                    with m.If(self.o_flush.ready):
+                        m.next = "DRAIN_BEGIN"
             with m.State("DRAIN_BEGIN"):  # one cycle for the pipelines to see the request
                 m.d.comb += self.drain_request.eq(1)
                 m.next = "DRAIN"

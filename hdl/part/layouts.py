@@ -143,6 +143,50 @@ class TxPacket(data.Struct):
     last: 1            # last packet of its descriptor: the descriptor is finished
 
 
+class TxJob(data.Struct):
+    """A packet on its way to the frame builder. With a ``reason`` it never becomes a frame."""
+
+    packet: TxPacket
+    reason: 8           # abi.Reason
+    qp_generation: 8    # of the local QP, once it is known
+    silent: 1           # no report: an earlier packet of the descriptor was rejected, or it is no packet at all
+
+
+class TxSegment(data.Struct):
+    """A packet of a descriptor, with its payload if that is ``inline``."""
+
+    job: TxJob
+    data: BEAT_BITS     # bytes after its length are undefined
+
+
+# Fields of a packet that are those of its descriptor, which advance from packet to packet.
+TX_SAME = ("dqpn", "sqpn", "psn", "rsn", "imm", "rkey", "remote_va", "lkey", "local_va", "dst_mac",
+           "dst_ip", "sport", "ect")
+# Additional fields of a packet on a card with a pacer: the pacer sent it, and it is the last one of its descriptor. A
+# `silent` one follows the packets of a QP that were on their way when one of them was rejected.
+_PACED = {"paced": 1, "ends": 1}
+
+
+def _with(struct, **members):
+    """Return the layout of a struct with other or additional members."""
+    return data.StructLayout(dict(data.Layout.cast(struct).members) | members)
+
+
+def tx_job(*, paced):
+    """Return the shape of :class:`TxJob`, on a card with a pacer with the fields ``paced`` and ``ends``."""
+    return _with(TxJob, packet=_with(TxPacket, **_PACED)) if paced else TxJob
+
+
+def tx_segment(*, paced):
+    """Return the shape of :class:`TxSegment` with such a job."""
+    return _with(TxSegment, job=tx_job(paced=True)) if paced else TxSegment
+
+
+def hurt_qp(params):
+    """Return the shape of a change: a QP was rejected, or no packet is left that was on its way then (``heals``)."""
+    return data.StructLayout({"qpn": params.qpn_width, "heals": 1})
+
+
 # -------------------------------------------------------------------------------------- receive
 
 class RxKind(enum.Enum, shape=2):
@@ -338,5 +382,7 @@ HOST_QPNS = host_struct(abi.HOST_QPNS)
 PFC_WORD = host_struct(abi.PFC_WORD)
 LINK_DOORBELL = host_struct(abi.LINK_DOORBELL)
 CUM_DOORBELL = host_struct(abi.CUM_DOORBELL)
+RATE_DOORBELL = host_struct(abi.RATE_DOORBELL)
+LIMIT_DOORBELL = host_struct(abi.LIMIT_DOORBELL)
 WIRE = {layout.name: wire_struct(layout) for layout in (
     wire.ETH, wire.PFC, wire.IPV4, wire.UDP, wire.BTH, wire.RETH, wire.AETH, wire.IMMDT, wire.RSNH)}

@@ -12,11 +12,13 @@ _PAUSE = [r for r in abi.REGISTERS if r.name == "pfc"]
 _ADAMAP = [r for r in abi.REGISTERS if r.name in (
     "reorder_distance", "node_age_ns", "retransmit_slack", "prefetch_depth", "prefetch_watermark",
     "link_doorbell", "cum_doorbell")]
-_CARD = [r for r in abi.REGISTERS if r not in (*_RINGS, *_NIC, *_RECEIVE, *_PAUSE, *_ADAMAP)]
+_PACER = [r for r in abi.REGISTERS if r.name in ("rate_doorbell", "limit_doorbell")]
+_CARD = [r for r in abi.REGISTERS if r not in (*_RINGS, *_NIC, *_RECEIVE, *_PAUSE, *_ADAMAP, *_PACER)]
 
-# User of each register: ring subsystem, Simple NIC, receive subsystem, flow control, Adamap subsystem, or the
+# User of each register: ring subsystem, Simple NIC, receive subsystem, flow control, Adamap subsystem, pacer, or the
 # supervisor of the card.
-GROUPS = {"rings": _RINGS, "nic": _NIC, "receive": _RECEIVE, "pause": _PAUSE, "adamap": _ADAMAP, "card": _CARD}
+GROUPS = {"rings": _RINGS, "nic": _NIC, "receive": _RECEIVE, "pause": _PAUSE, "adamap": _ADAMAP, "pacer": _PACER,
+          "card": _CARD}
 
 
 def group_of(register):

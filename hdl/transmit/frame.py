@@ -6,9 +6,8 @@ from amaranth.lib.wiring import In, Out
 
 from ..contract import wire
 from ..contract.abi import Reason
-from ..part.layouts import BEAT_BITS, BEAT_BYTES, LENGTH_WIDTH, Beat
-from .header import TxHeader
-from .segment import TxJob
+from ..part.layouts import BEAT_BITS, BEAT_BYTES, LENGTH_WIDTH, Beat, tx_job
+from .header import tx_header
 
 SPILLS = sorted({wire.header_bytes(opcode) - BEAT_BYTES for opcode in wire.DATA_OPCODES})
 
@@ -21,27 +20,32 @@ class Framer(wiring.Component):
     follow each other without a bubble. Combinational from inputs to ``o``. A packet with a reason takes
     one cycle and makes no beat.
 
+    Parameters
+    ----------
+    paced : bool, optional
+        There is a pacer.
+
     Members
     -------
-    i : In(stream.Signature(TxHeader))
+    i : In(stream.Signature(tx_header(paced)))
     i_payload : In(stream.Signature(Beat))
         Payload of the packets that have some and no reason; unused bytes are zero.
     o : Out(stream.Signature(Beat))
         ``error`` on the last beat: the payload could not be read; the frame must not be sent.
-    done_stb, done : Out(1), Out(TxJob)
+    done_stb, done : Out(1), Out(tx_job(paced))
         The packet, in the cycle in which its last beat is transferred or it is dropped, with
         DMA_ERROR as its reason if the payload was bad.
     hold : In(1)
         While high no packet is finished.
     """
 
-    def __init__(self):
+    def __init__(self, *, paced=False):
         super().__init__({
-            "i": In(stream.Signature(TxHeader)),
+            "i": In(stream.Signature(tx_header(paced=paced))),
             "i_payload": In(stream.Signature(Beat)),
             "o": Out(stream.Signature(Beat)),
             "done_stb": Out(1),
-            "done": Out(TxJob),
+            "done": Out(tx_job(paced=paced)),
             "hold": In(1),
         })
 

@@ -7,9 +7,8 @@ from amaranth.lib.wiring import In, Out
 from ..contract import wire
 from ..contract.abi import Reason
 from ..part.interfaces import Network
-from ..part.layouts import BEAT_BYTES, WIRE, swap_bytes
+from ..part.layouts import BEAT_BYTES, WIRE, swap_bytes, tx_job
 from ..part.stages import PipelineRegister, SkidBuffer
-from .segment import TxJob
 
 HEADER_BYTES_MAX = max(wire.header_bytes(opcode) for opcode in wire.DATA_OPCODES)
 TTL = 64
@@ -20,25 +19,19 @@ _HEADER = wire.IPV4.pack(**_FIXED)
 FIXED_SUM = sum(int.from_bytes(_HEADER[i:i + 2], "big") for i in range(0, len(_HEADER), 2))
 
 
-class TxHeader(data.Struct):
-    """A packet with its headers.
+def tx_header(*, paced):
+    """Return the shape of a packet with its headers.
 
-    ``spill``: number of header bytes that do not fit the first beat; ``dropped``: the packet has a reason.
+    ``spill``: number of header bytes that do not fit the first beat: 6, 10 or 14; ``dropped``: the packet has a reason.
+    Byte 0 of the frame is in bits 7:0 of ``header``.
     """
-
-    job: TxJob
-    dropped: 1
-    header: 8 * HEADER_BYTES_MAX   # byte 0 of the frame is bits 7:0
-    spill: 4                       # 6, 10 or 14
-    pad: 2
+    return data.StructLayout({"job": tx_job(paced=paced), "dropped": 1, "header": 8 * HEADER_BYTES_MAX, "spill": 4,
+                              "pad": 2})
 
 
-class _Sums(data.Struct):
-    job: TxJob
-    spill: 4
-    pad: 2
-    udp_length: 16
-    address_sum: 19
+def _sums(*, paced):
+    """Return the shape of a packet with parts of its headers."""
+    return data.StructLayout({"job": tx_job(paced=paced), "spill": 4, "pad": 2, "udp_length": 16, "address_sum": 19})
 
 
 class HeaderBuilder(wiring.Component):
@@ -46,26 +39,32 @@ class HeaderBuilder(wiring.Component):
 
     The bytes are those of :func:`weft.hdl.contract.wire.build_frame`. One packet per cycle, latency 2.
 
+    Parameters
+    ----------
+    paced : bool, optional
+        There is a pacer.
+
     Members
     -------
-    i : In(stream.Signature(TxJob))
+    i : In(stream.Signature(tx_job(paced)))
     network : In(Network)
         The addresses may change while nothing is sent.
-    o : Out(stream.Signature(TxHeader))
+    o : Out(stream.Signature(tx_header(paced)))
         The header of a packet with a ``reason`` is undefined.
     """
 
-    def __init__(self):
+    def __init__(self, *, paced=False):
+        self.paced = paced
         super().__init__({
-            "i": In(stream.Signature(TxJob)),
+            "i": In(stream.Signature(tx_job(paced=paced))),
             "network": In(Network),
-            "o": Out(stream.Signature(TxHeader)),
+            "o": Out(stream.Signature(tx_header(paced=paced))),
         })
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.sums = sums = SkidBuffer(_Sums)
-        m.submodules.headers = headers = PipelineRegister(TxHeader)
+        m.submodules.sums = sums = SkidBuffer(_sums(paced=self.paced))
+        m.submodules.headers = headers = PipelineRegister(tx_header(paced=self.paced))
         wiring.connect(m, headers.o, wiring.flipped(self.o))
 
         mac, ip = self.network.mac, self.network.ip

@@ -4,10 +4,9 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..part.layouts import BEAT_BYTES, Beat
+from ..part.layouts import BEAT_BYTES, Beat, tx_job, tx_segment
 from ..part.stream import LUT_RAM_DEPTH, Fifo
 from .payload import used_bytes
-from .segment import TxJob, TxSegment
 
 WAITING = LUT_RAM_DEPTH + 1     # packets with inline payload that may wait, in block memory; then the input stalls
 
@@ -17,18 +16,23 @@ class InlineStore(wiring.Component):
 
     One packet per cycle, without latency; its payload is there 2 cycles later.
 
+    Parameters
+    ----------
+    paced : bool, optional
+        There is a pacer.
+
     Members
     -------
-    i : In(stream.Signature(TxSegment))
-    o : Out(stream.Signature(TxJob))
+    i : In(stream.Signature(tx_segment(paced)))
+    o : Out(stream.Signature(tx_job(paced)))
     o_payload : Out(stream.Signature(Beat))
         Payload of the oldest packet with stored payload, one beat. Unused bytes are zero.
     """
 
-    def __init__(self):
+    def __init__(self, *, paced=False):
         super().__init__({
-            "i": In(stream.Signature(TxSegment)),
-            "o": Out(stream.Signature(TxJob)),
+            "i": In(stream.Signature(tx_segment(paced=paced))),
+            "o": Out(stream.Signature(tx_job(paced=paced))),
             "o_payload": Out(stream.Signature(Beat)),
         })
 

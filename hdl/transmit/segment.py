@@ -6,25 +6,9 @@ from amaranth.lib.wiring import In, Out
 
 from ..contract import wire
 from ..contract.abi import INLINE_HEAD_BYTES, INLINE_MAX, WRITES, Reason, WorkOpcode
-from ..part.layouts import BEAT_BITS, INLINE_DATA, LENGTH_WIDTH, WORK, WORK_INLINE, TxPacket
+from ..part.layouts import BEAT_BITS, INLINE_DATA, LENGTH_WIDTH, TX_SAME, WORK, WORK_INLINE, tx_segment
 
 BEYOND_MAX = 31      # packets that may be between this block and their check
-
-
-class TxJob(data.Struct):
-    """A packet on its way to the frame builder. With a ``reason`` it never becomes a frame."""
-
-    packet: TxPacket
-    reason: 8           # abi.Reason
-    qp_generation: 8    # of the local QP, once it is known
-    silent: 1           # no report: an earlier packet of the descriptor was rejected, or it is no packet at all
-
-
-class TxSegment(data.Struct):
-    """A packet of a descriptor, with its payload if that is ``inline``."""
-
-    job: TxJob
-    data: BEAT_BITS     # bytes after its length are undefined
 
 
 class Segmenter(wiring.Component):
@@ -42,6 +26,8 @@ class Segmenter(wiring.Component):
     When the check has rejected a packet of the descriptor, the packet after the next is its last: the others
     are not needed. At most ``BEYOND_MAX`` packets may be on their way to the check.
 
+    A descriptor for the pacer goes there first, and then passes like an INLINE_DATA, unless the pacer refused it.
+
     Parameters
     ----------
     params : CardParams
@@ -52,7 +38,9 @@ class Segmenter(wiring.Component):
     -------
     i : In(stream.Signature(512))
         WORK, WORK_INLINE and INLINE_DATA descriptors.
-    o : Out(stream.Signature(TxSegment))
+    o : Out(stream.Signature(tx_segment(...)))
+    o_pace : Out(stream.Signature(WORK)), refused : In(1)
+        With a pacer: its descriptors, which are correct; whether it refuses the one that it accepts.
     rejected : In(1)
         The check rejected a packet and has not yet received the last one of the same descriptor.
     checked_stb : In(1)
@@ -63,7 +51,10 @@ class Segmenter(wiring.Component):
         if ring not in (0, 1):
             raise ValueError(f"ring is {ring}; choose 0 (SEND) or 1 (RETRANSMIT)")
         self.params, self.ring = params, ring
-        super().__init__({"i": In(stream.Signature(BEAT_BITS)), "o": Out(stream.Signature(TxSegment)),
+        self.paced = bool(params.pace_descriptors)
+        super().__init__({"i": In(stream.Signature(BEAT_BITS)),
+                          "o": Out(stream.Signature(tx_segment(paced=self.paced))),
+                          **({"o_pace": Out(stream.Signature(WORK)), "refused": In(1)} if self.paced else {}),
                           "rejected": In(1), "checked_stb": In(1)})
 
     def elaborate(self, platform):
@@ -95,10 +86,8 @@ class Segmenter(wiring.Component):
             job.silent.eq(silent),
             self.o.p.data.eq(Cat(data.View(WORK_INLINE, work.as_value()).data, kept)),
         ]
-        same = ("dqpn", "sqpn", "psn", "rsn", "imm", "rkey", "remote_va", "lkey", "local_va", "dst_mac", "dst_ip",
-                "sport", "ect")
         packet = job.packet
-        m.d.comb += [packet[name].eq(work[name]) for name in same]
+        m.d.comb += [packet[name].eq(work[name]) for name in TX_SAME]
         m.d.comb += [
             packet.opcode.eq(opcode),
             packet.ack_req.eq(work.ack_req & last),
@@ -118,6 +107,8 @@ class Segmenter(wiring.Component):
         old_data = data.View(INLINE_DATA, work.as_value())      # the newest one stays until the next descriptor comes
         known_opcode = Cat(new.opcode == code for code in WRITES).any()
         known_pmtu = Cat(new.pmtu == code for code in wire.PMTUS).any()
+        impossible = (~known_opcode | ~known_pmtu | (new.inline & (new.length > self.params.inline_bytes))
+                      | new.sqpn[self.params.qpn_width:].any())
         m.d.comb += [
             pmtu_bytes.eq(bytes_of[work.pmtu]), new_bytes.eq(bytes_of[new.pmtu]),
             gap.eq(Mux(new.inline, INLINE_MAX - 1, ~new.remote_va[:len(gap)] & (new_bytes - 1))), first.eq(gap + 1),
@@ -141,9 +132,23 @@ class Segmenter(wiring.Component):
             m.d.sync += [
                 work.eq(new), busy.eq(1), is_data.eq(new_data),
                 space.eq(first), reach.eq((gap | new_bytes) + 1), fits.eq(new.length <= first),
-                wrong.eq(~known_opcode | ~known_pmtu | (new.inline & (new.length > self.params.inline_bytes))
-                         | new.sqpn[self.params.qpn_width:].any()),
+                wrong.eq(impossible | new.paced),
                 lost.eq(new.inline & (new.length > INLINE_HEAD_BYTES)
                         & ~(is_data & (new.sqpn == old_data.sqpn) & (new.psn == old_data.psn))),
             ]
+        if self.paced:
+            self._pace(m, work, silent, new.paced & ~new.inline & ~impossible)
         return m
+
+    def _pace(self, m, work, silent, asked):
+        """Pass a descriptor to the pacer, if the new one asks for it, before its packet, which is silent then."""
+        waits, away = Signal(), Signal()
+        with m.If(self.i.valid & self.i.ready):
+            m.d.sync += [waits.eq(asked), away.eq(asked)]
+        with m.If(waits):
+            m.d.comb += [self.o.valid.eq(0), self.i.ready.eq(0)]
+        m.d.comb += [self.o_pace.valid.eq(waits), self.o_pace.payload.eq(work)]
+        with m.If(away):
+            m.d.comb += silent.eq(1)
+        with m.If(waits & self.o_pace.ready):
+            m.d.sync += [waits.eq(0), away.eq(~self.refused)]

@@ -1,14 +1,16 @@
 """Transmit subsystem: top level of its blocks."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..contract.abi import Reason
+from ..pacing.pacer import Pacer
 from ..part.arbiter import PacketArbiter
 from ..part.counter_ports import DropEvent, count_outputs, merged, pass_counts
 from ..part.interfaces import Network
-from ..part.layouts import BEAT_BITS, Beat, DmaRequest, Report
+from ..part.layouts import BEAT_BITS, Beat, DmaRequest, Report, tx_job
+from ..part.registers import register_port
 from ..part.stream import Fifo
 from ..table.translate import TranslateRequest, Translation
 from .check import TxCheck
@@ -20,7 +22,7 @@ from .merge import PriorityMerge
 from .outcome import Outcome
 from .payload import PayloadCleaner
 from .raw_pad import RawPad
-from .segment import Segmenter, TxJob
+from .segment import Segmenter
 from .send_buffer import SendBuffer, check_depth
 from .send_crossing import SendCrossing
 
@@ -32,6 +34,9 @@ class Transmit(wiring.Component):
     ``bulk_tags`` packets wait for their payload at a time, or, with inline payload, for those before them; an
     INLINE_DATA takes one cycle more. RETRANSMIT packets overtake SEND packets until their payload is requested. Raw and
     data frames alternate when both wait.
+
+    With ``pace_descriptors`` there is a :class:`~weft.hdl.pacing.pacer.Pacer`: paced descriptors leave their ring for
+    it and are retired like an INLINE_DATA. Its packets join the others before the check; those take not a cycle more.
 
     A packet that must not be sent is reported once per descriptor and dropped; the descriptor ends there and is
     retired like any other. While the report ring is full, rejected packets stall the transmit path.
@@ -54,7 +59,9 @@ class Transmit(wiring.Component):
     o : Out(stream.Signature(Beat))
         Frames without FCS, never interrupted by this side. With ``mac_clock`` in domain ``mac``.
     o_report : Out(stream.Signature(Report))
-        TX_ERROR reports.
+        TX_ERROR and PACED reports.
+    registers, time_ns, i_flush
+        With a pacer: its registers; the card's time, 64 bits; see :class:`~weft.hdl.pacing.pacer.Pacer`.
     network : In(Network)
     enable : In(1)
         While low no packet and no raw frame begins.
@@ -87,22 +94,24 @@ class Transmit(wiring.Component):
             "drain_request": In(1), "drain_done": Out(1), "idle": Out(1),
             **({"hold": In(1), "sending": Out(1), "pause": In(1), "mac_up": In(1), "mac_dropped": Out(1),
                 "mac_aborted": Out(1)} if params.mac_clock else {}),
+            **({"registers": In(register_port("pacer")), "time_ns": In(64),
+                "i_flush": In(stream.Signature(params.qpn_width))} if params.pace_descriptors else {}),
             **count_outputs(self.COUNTS),
             "drop": Out(DropEvent),
         })
 
     def elaborate(self, platform):
         m = Module()
-        flipped = wiring.flipped
+        flipped, paced = wiring.flipped, bool(self.params.pace_descriptors)
         m.submodules.segment_send = segment_send = Segmenter(self.params, ring=0)
         m.submodules.segment_retransmit = segment_retransmit = Segmenter(self.params, ring=1)
-        m.submodules.merge = merge = PriorityMerge()
-        m.submodules.check = check = TxCheck()
-        m.submodules.waiting = waiting = Fifo(TxJob, self.params.bulk_tags)
-        m.submodules.header = header = HeaderBuilder()
+        m.submodules.merge = merge = PriorityMerge(paced=paced)
+        m.submodules.check = check = TxCheck(paced=paced)
+        m.submodules.waiting = waiting = Fifo(tx_job(paced=paced), self.params.bulk_tags)
+        m.submodules.header = header = HeaderBuilder(paced=paced)
         m.submodules.payload = payload = PayloadCleaner()
-        m.submodules.frame = frame = Framer()
-        m.submodules.outcome = outcome = Outcome()
+        m.submodules.frame = frame = Framer(paced=paced)
+        m.submodules.outcome = outcome = Outcome(self.params)
         m.submodules.seal = seal = IcrcAppend()
         m.submodules.raw = raw = RawPad()
         m.submodules.both = both = PacketArbiter(Beat, 2)
@@ -130,7 +139,7 @@ class Transmit(wiring.Component):
         wiring.connect(m, outcome.o_report, flipped(self.o_report))
 
         if self.params.inline_bytes:
-            m.submodules.inline = inline = InlineStore()
+            m.submodules.inline = inline = InlineStore(paced=paced)
             wiring.connect(m, merge.o, inline.i)
             wiring.connect(m, inline.o, check.i)
             came_along = frame.i.p.job.packet.inline
@@ -145,18 +154,21 @@ class Transmit(wiring.Component):
                          merge.o.ready.eq(check.i.ready)]
             wiring.connect(m, payload.o, frame.i_payload)
 
+        entries, pacer_idle = [merge.i_send, merge.i_retransmit], Const(1, 1)
+        if paced:
+            pacer_idle = self._pace(m, (segment_send, segment_retransmit), merge, outcome)
+            entries.append(merge.i_paced)
         in_flight = Signal(range(self.in_flight_max))
         begins, quiet, draining = Signal(), Signal(), Signal()
         m.d.sync += draining.eq(self.drain_request)
         m.d.comb += [
-            begins.eq((merge.i_send.valid & merge.i_send.ready)
-                      | (merge.i_retransmit.valid & merge.i_retransmit.ready)),
+            begins.eq(Cat(i.valid & i.ready for i in entries).any()),
             quiet.eq(in_flight == 0),
             merge.enable.eq(self.enable & ~draining),
             raw.enable.eq(self.enable),
             self.drain_done.eq(draining & quiet),
             self.idle.eq(quiet & ~segment_send.o.valid & ~segment_retransmit.o.valid & ~seal.busy
-                         & ~raw.o.valid & ~both.o.valid & buffer.empty),
+                         & ~raw.o.valid & ~both.o.valid & buffer.empty & pacer_idle),
             Cat(segment_send.rejected, segment_retransmit.rejected).eq(check.rejected),
             Cat(segment_send.checked_stb, segment_retransmit.checked_stb).eq(check.checked_stb),
             outcome.done_stb.eq(frame.done_stb), outcome.done.eq(frame.done), frame.hold.eq(outcome.hold),
@@ -181,3 +193,17 @@ class Transmit(wiring.Component):
         with m.If(~outcome.drop.stb):
             m.d.comb += self.drop.reason.eq(Reason.FRAME_TOO_LONG)
         return m
+
+    def _pace(self, m, segmenters, merge, outcome):
+        """Connect the pacer; return whether nothing is in it."""
+        flipped = wiring.flipped
+        m.submodules.pacer = pacer = Pacer(self.params)
+        for segmenter, to in zip(segmenters, (pacer.i_send, pacer.i_retransmit), strict=True):
+            wiring.connect(m, segmenter.o_pace, to)
+            m.d.comb += segmenter.refused.eq(pacer.refused)
+        wiring.connect(m, flipped(self.registers), pacer.registers)
+        wiring.connect(m, flipped(self.i_flush), pacer.i_flush)
+        wiring.connect(m, outcome.o_hurt, pacer.i_hurt)
+        wiring.connect(m, pacer.o, merge.i_paced)
+        m.d.comb += [pacer.time_ns.eq(self.time_ns), outcome.time_ns.eq(self.time_ns), outcome.hurt.eq(pacer.hurt)]
+        return pacer.idle & ~pacer.i_send.valid & ~pacer.i_retransmit.valid

@@ -182,6 +182,7 @@ hdl/pcie/test_usplus.py::test_host_requests_interrupts_and_errors[icarus]
 hdl/pcie/test_usplus.py::test_interrupts_and_errors_with_straddle
 hdl/pcie/test_usplus.py::test_rates_at_the_hard_block[True
 hdl/pcie/test_usplus.py::test_traffic_with_a_late_and_reordering_host[icarus-256,1024,1]
+hdl/pacing/test_pacer.py::test_pacer_sends_in_order_and_in_time[icarus]
 hdl/pcie/test_usplus.py::test_traffic_with_a_late_and_reordering_host[verilator-128,128,1]
 hdl/pcie/test_usplus.py::test_traffic_with_a_late_and_reordering_host[verilator-512,4096,0]
 hdl/pcie/test_usplus.py::test_traffic_with_straddle
@@ -191,7 +192,9 @@ hdl/ring/test_reader.py::test_descriptors_are_delivered_in_order[icarus]
 hdl/ring/test_writer.py::test_entries_reach_the_host[icarus]
 hdl/table/test_translate.py::test_accesses_are_checked_and_translated[icarus]
 hdl/test_simple_nic.py::test_raw_frames_arrive[icarus]
+hdl/transmit/test_paced.py::test_paced_descriptors[icarus]
 hdl/transmit/test_transmit.py::test_transmit_subsystem[icarus]
+hdl/transmit/test_transmit.py::test_unpaced_work_passes_the_pacer
 sim/flow/test_places.py::test_every_path_may_have_spaces[verilator]
 sim/flow/test_simulate.py::test_waves_are_recorded[verilator]
 sim/synth/test_flattened.py::test_logic_across_a_boundary_is_mapped_together_without_it

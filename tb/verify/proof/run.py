@@ -28,7 +28,8 @@ from weft.tb.verify.proof.engine import prove, refute
 from weft.tb.verify.proof.ledger import REPORT, Ledger
 
 MODULES = ("ring_reader", "ring_writer", "retire", "return_path", "work_list",
-           "head_cache", "prefetch", "window", "software_matched", "wait_queue", "revocable_buffer", "splitter")
+           "head_cache", "prefetch", "window", "software_matched", "wait_queue", "revocable_buffer", "splitter",
+           "pacer")
 
 
 def specifications():

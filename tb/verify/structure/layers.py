@@ -10,7 +10,7 @@ TOP = ("hdl", "driver", "model", "tb")
 LAYERS = (
     "hdl/contract",
     "hdl/part",
-    "hdl/mac hdl/ring hdl/pcie hdl/table",
+    "hdl/mac hdl/ring hdl/pcie hdl/table hdl/pacing",
     "hdl/command hdl/transmit hdl/receive hdl/adamap/cache",
     "hdl/adamap/window hdl/adamap/builder",
     "hdl/adamap/match hdl/adamap/prefetch",

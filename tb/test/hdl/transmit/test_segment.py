@@ -9,7 +9,8 @@ from cocotb.triggers import RisingEdge, with_timeout
 from weft.hdl.contract import abi
 from weft.hdl.contract.abi import Reason
 from weft.hdl.contract.params import preset
-from weft.hdl.transmit.segment import Segmenter, TxSegment
+from weft.hdl.part.layouts import TxSegment
+from weft.hdl.transmit.segment import Segmenter
 from weft.tb.sim.flow.simulate import SIMULATORS, bench_seed
 from weft.tb.sim.stream.clock import start_clock
 from weft.tb.sim.stream.stream import StreamSink, StreamSource

@@ -322,6 +322,11 @@ def test_transmit_subsystem(sim):
     run(Transmit(PARAMS), name="transmit", cases=__file__, sim=sim)
 
 
+def test_unpaced_work_passes_the_pacer():
+    """The same on a card with a pacer, at the same rates."""
+    run(Transmit(PARAMS.with_(pace_descriptors=16)), name="transmit_past_pacer", cases=__file__, sim=SIMULATORS[0])
+
+
 def test_card_without_inline_payload_rejects_it():
     """It needs no logic for inline data: the subsystem is smaller."""
     sizes = [len(elaborate(Transmit(PARAMS.with_(inline_bytes=n)), "top")) for n in (0, abi.INLINE_MAX)]
