@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..part.layouts import tx_job, tx_segment
 
-UNPACED = 16     # of so many packets in a row at least one is unpaced, if one waits
+UNPACED = 16     # of this number of packets in a row at least one is unpaced, if one waits
 
 
 class PriorityMerge(wiring.Component):

@@ -31,7 +31,7 @@ class Outcome(wiring.Component):
     retire_send, retire_retransmit : Out(1)
         Strobes: the last packet of a descriptor is finished.
     time_ns, hurt, o_hurt : In(48), In(1), Out(hurt_qp(params))
-        With a pacer: the time; whether the QP of ``done`` was rejected; a change of that, whose ``qpn`` is always that
+        With a pacer: the time; high if the QP of ``done`` was rejected; a change of that, whose ``qpn`` is always that
         of ``done``.
     o_report : Out(stream.Signature(Report))
         TX_ERROR and PACED reports; ``qpn`` is the local QP, ``va``, ``key`` and ``length`` are the RETH's. They have no

@@ -40,7 +40,7 @@ class Segmenter(wiring.Component):
         WORK, WORK_INLINE and INLINE_DATA descriptors.
     o : Out(stream.Signature(tx_segment(...)))
     o_pace : Out(stream.Signature(WORK)), refused : In(1)
-        With a pacer: its descriptors, which are correct; whether it refuses the one that it accepts.
+        With a pacer: its descriptors, which are correct; high while it refuses the one that it accepts.
     rejected : In(1)
         The check rejected a packet and has not yet received the last one of the same descriptor.
     checked_stb : In(1)

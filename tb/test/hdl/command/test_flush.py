@@ -40,7 +40,7 @@ async def pacer_is_flushed_before_the_drain(dut):
     await env.do(Op.QP_DESTROY, CommandStatus.BAD_INDEX, qpn=qpn ^ 1 << PARAMS.qpn_width)
     assert not events
     await env.do(Op.QP_MODIFY, qpn=qpn, qp_state=QpState.RTS)
-    assert events == ["drain"], "a QP that goes on sending keeps its descriptors"
+    assert events == ["drain"], "a QP that still sends keeps its descriptors"
     for state in (QpState.RTR, QpState.ERR):
         events.clear()
         await env.do(Op.QP_MODIFY, qpn=qpn, qp_state=state)

@@ -200,7 +200,7 @@ class PacerBench:
         qp.bytes = size
 
     async def drain(self, cycles):
-        """Pass cycles until nothing is left, at most so many."""
+        """Pass cycles until nothing is left, at most this number."""
         for _ in range(cycles):
             if self.offered is None and not any(self.waiting) and not any(
                     any(qp.lists) or qp.markers for qp in self.qps):

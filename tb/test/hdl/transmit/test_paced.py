@@ -187,7 +187,7 @@ async def until(dut, condition):
 
 @cocotb.test()
 async def full_pool_and_flush(dut):
-    """Descriptors beyond the pool are rejected, the ring goes on; a flush leaves nothing of the QP behind."""
+    """Descriptors beyond the pool are rejected alone; a flush leaves nothing of the QP."""
     bench = await PacedBench.start(dut)
     await bench.rate(2, 0.01)
     for _ in range(PARAMS.pace_descriptors + 3):
