@@ -91,8 +91,9 @@ class TxCheck(wiring.Component):
             done.i.p.qp_generation.eq(answer.qp_generation),
             done.i.p.silent.eq(job.silent | (hurt & own)),
         ]
+        # Any reason keeps a later packet that could be sent from becoming a frame; nothing reports it.
         with m.If(job.reason == Reason.OK):
-            m.d.comb += done.i.p.reason.eq(answer.reason)
+            m.d.comb += done.i.p.reason.eq(answer.reason | (hurt & own))
         m.d.comb += [
             reads.eq(((job.reason | answer.reason) == Reason.OK) & ~(hurt & own) & (job.packet.length != 0)
                      & ~job.packet.inline),

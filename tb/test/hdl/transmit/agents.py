@@ -200,8 +200,8 @@ class Host:
 
     Attributes
     ----------
-    ends : dict
-        Keys of MRs with a limited length, with the virtual address after their last byte.
+    ends, begins : dict
+        Keys of MRs with a limited length, with the virtual addresses after their last byte and of their first one.
     translations : int
         Requests answered.
     """
@@ -209,7 +209,7 @@ class Host:
     def __init__(self, dut, *, pause=0.0, rng=None):
         rng = rng or random.Random(0)
         self.crossings = self.reads = self.translations = 0
-        self.ends = {}
+        self.ends, self.begins = {}, {}
         self.poisoned = set()
         self._questions = StreamSink(dut, "o_translate", dut.clk, pause=pause, rng=rng)
         self._answers = StreamSource(dut, "i_translate", dut.clk, pause=pause, rng=rng)
@@ -229,7 +229,8 @@ class Host:
                 reason = Reason.UNKNOWN_QP
             elif ask.length and ask.key == BAD_KEY:
                 reason = Reason.BAD_KEY
-            elif ask.length and ask.va + ask.length > self.ends.get(ask.key, ask.va + ask.length):
+            elif ask.length and (ask.va + ask.length > self.ends.get(ask.key, ask.va + ask.length)
+                                 or ask.va < self.begins.get(ask.key, 0)):
                 reason = Reason.OUT_OF_RANGE
             answer = {"reason": reason, "qp_known": 1, "qp_generation": QP_GENERATION, "qp_state": abi.QpState.RTS}
             if reason == Reason.OK and ask.length:

@@ -317,6 +317,32 @@ async def rejected_descriptor_ends_at_once(dut):
     assert bench.host.translations < 1000
 
 
+@cocotb.test()
+async def packets_after_a_rejected_one_are_not_sent(dut):
+    """A descriptor begins before its MR: its later packets pass the check, and are neither read nor sent."""
+    bench = await TransmitBench.start(dut, pause=0.2)
+    rng, key = bench.rng, 0x7777
+    bench.host.begins[key] = 1 << 40
+    expected, reports = [[], []], 0
+    for ring in (0, 1):
+        for _ in range(12):
+            before = rng.choice([1, 2, 3])      # packets before the MR
+            work = random_work(rng, qps=QPS, retransmit=ring, sport=ring) | {
+                "pmtu": 1, "remote_va": 0, "opcode": 1, "ack_req": 0, "lkey": key, "psn": 100,
+                "length": 256 * (before + rng.choice([1, 2, 20])), "local_va": (1 << 40) - 256 * before}
+            bench.post(ring, work)
+            reports += 1
+            good = random_work(rng, qps=QPS, retransmit=ring, sport=ring, length_max=2500)
+            expected[ring] += bench.outcome([good])[0]
+            bench.post(ring, good)
+    got = await bench.frames(sum(map(len, expected)))
+    for ring in (0, 1):
+        assert [f for f in got if decode(f).sport == ring] == expected[ring]
+    for _ in range(reports):
+        await with_timeout(bench.reports.recv(), 20, "us")
+    await with_timeout(cocotb.start_soon(bench.quiet()), 20, "us")
+
+
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_transmit_subsystem(sim):
     run(Transmit(PARAMS), name="transmit", cases=__file__, sim=sim)
