@@ -3,7 +3,7 @@
 Every experiment is a :class:`~weft.model.fabric.experiment.FabricExperiment` with seed 1 and the settings that its row
 states. The algorithm for short paths is `swift`, that for long paths `rate-match`; the rows of `dcqcn` have
 no limit, nor has the victim of 127 senders that shares their uplink. The rows of a cut path are of two timed cards,
-those of a reaction of timed cards and of the gateware.
+those of a reaction of timed cards and of the gateware, those of pacing of the pacer's gateware.
 """
 
 import itertools
@@ -14,7 +14,7 @@ from weft.model.fabric.recovery import NAMES as RECOVERIES
 from weft.model.fabric.result import FabricResult, measure
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.progress import report_progress
-from weft.tb.verify.bench import cut_path, reaction
+from weft.tb.verify.bench import cut_path, pacing, reaction
 
 SHORT = FabricExperiment(warmup_rtts=1500, measured_rtts=2000)
 LONG = FabricExperiment(fabric="wan", algorithm="rate-match", bottleneck_gbps=40, marking="none", rtt_us=10_000,
@@ -119,7 +119,7 @@ def measure_all(progress) -> list[Row]:
     """Return the rows of all experiments."""
     parts = [lambda a=a, n=n: bottleneck(a, n) for a in ("swift", "dcqcn") for n in FLOWS]
     parts += [lambda a=a, i=i: incast(a, *i) for a in ("swift", "dcqcn") for i in INCASTS]
-    parts += [long_paths, rivals, cut_path.rows, reaction.rows]
+    parts += [long_paths, rivals, cut_path.rows, reaction.rows, pacing.rows]
     rows = []
     for done, part in enumerate(parts):
         report_progress(progress, "network", done, len(parts))
