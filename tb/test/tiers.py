@@ -110,6 +110,7 @@ cards/test_outage.py::test_removed_card_ends_pending_requests[bus_master_cleared
 cards/test_outage.py::test_removed_card_ends_pending_requests[bus_master_cleared_briefly]
 cards/test_outage.py::test_removed_card_ends_pending_requests[hot_reset]
 cards/test_outage.py::test_removed_card_ends_pending_requests[surprise_removal_of_a_sender]
+cards/test_pacing.py::test_paced_qps_exchange_data_with_losses
 cards/test_pause.py::test_flow_control[forged_pauses_do_not_stop_the_card-one clock]
 cards/test_pause.py::test_flow_control[forged_pauses_do_not_stop_the_card-two clocks]
 cards/test_pause.py::test_flow_control[frames_are_dropped_without_pauses-one clock]
