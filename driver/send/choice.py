@@ -10,7 +10,7 @@ LINE_BPS = 100e9
 
 def check_algorithm(name: str) -> None:
     """Raise InvalidValue if there is no such algorithm."""
-    if name not in ALGORITHMS:
+    if not isinstance(name, str) or name not in ALGORITHMS:
         raise InvalidValue(f"congestion is {name!r}; choose one of {', '.join(ALGORITHMS)}")
 
 
