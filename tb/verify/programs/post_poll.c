@@ -4,7 +4,7 @@
  * for single writes, where every post has to wake the daemon.
  *
  * post_poll spin SECONDS: polls an empty queue without pause, as perftest does; prints the fraction of a processor that
- * this took, and the microseconds of a poll. Between these polls it sleeps for a millisecond after each 300 readings of
+ * this took, and the microseconds of a poll. Between these polls it sleeps for a millisecond after each 400 readings of
  * the clock, and prints the same numbers of that, which depend on the machine alone. post_poll idle SECONDS: connects
  * and sleeps. */
 #include <infiniband/verbs.h>
@@ -19,8 +19,8 @@
 
 #define BYTES 64
 #define DEPTH 64
-#define AT_ONCE 3000 /* polls before as many readings of the clock */
-#define NAP 300
+#define AT_ONCE 4000 /* polls before as many readings of the clock */
+#define NAP 400
 
 static double now(clockid_t clock) {
     struct timespec t;
