@@ -42,6 +42,11 @@ class Switch:
         start = int(self.mark_from_kib * 1024)
         return start, {STEP: start, RED: int(self.mark_to_kib * 1024)}.get(self.marking, -1)
 
+    @property
+    def pause_bytes(self) -> tuple[int, int]:
+        """Data of a link from which on it is paused, and below which the pause ends; 0 without ``pfc``."""
+        return (self.pause_kib << 10, self.pause_kib << 9) if self.pfc else (0, 0)
+
 
 @dataclass(frozen=True, kw_only=True)
 class FabricLink:

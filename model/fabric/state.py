@@ -100,8 +100,7 @@ def _nodes(w: State, fabric: Fabric) -> None:
         node["buffer"], node["alpha"], node["mark_chance"] = a.buffer_kib << 10, a.alpha, a.mark_chance
         node["mark_from"], node["mark_to"] = a.mark_bytes
         node["trim"] = a.trim
-        if a.pfc:
-            node["pause_from"], node["pause_until"] = a.pause_kib << 10, a.pause_kib << 9
+        node["pause_from"], node["pause_until"] = a.pause_bytes
 
 
 def _links(w: State, fabric: Fabric) -> None:

@@ -76,6 +76,7 @@ class FrameFabric:
         self._of_host = {port.node: port for port in self.ports if port.node < len(macs)}
         self._routes = [[[self.ports[n] for n in ports] for ports in rows] for rows in description.routes()]
         self._used = [0] * len(number)
+        self._pause_bytes = [(0, 0)] * self._first + [switch.pause_bytes for switch in description.switches]
         self.no_path, self.used_peak = [0] * len(number), [0] * len(number)
         self.paths: Counter[tuple[int, ...]] = Counter()
         self.destroyed: Counter[FrameKind] = Counter()
@@ -144,14 +145,17 @@ class FrameFabric:
         return tuple(other for other in self._hosts if other != host) if is_group(mac) else ()
 
     def _enter(self, port: FramePort, packet: Packet) -> None:
-        """Pass a frame from its card to the link of the host, which may be slower than the card."""
+        """Pass a frame from its card to the link of the host, which may be slower than the card, or paused."""
         if not port.up:
             self._cut(port, packet)
             return
         begin = max(port.free_at, self._now - packet.size * 8 / CARD_GBPS)
-        if (begin - self._now) * port.rate > HOST_BYTES_MAX:
+        if (begin - self._now) * port.rate + port.bytes[DATA] > HOST_BYTES_MAX:
             port.counters.dropped[packet.queue] += 1
             self._destroy(packet)
+            return
+        if not packet.control and (port.paused or port.waiting[DATA]):
+            port.push(packet)
             return
         port.counters.queued[packet.queue] += 1
         port.free_at = max(self._now, begin + packet.size / port.rate)
@@ -170,17 +174,34 @@ class FrameFabric:
         else:
             packet.trail += (port.node,)
             self._at(port.arrival(self._now), self._arrive, port, packet, epoch)
-        if port.node >= self._first:
-            port.busy = False
-            self._transmit(port)
+        port.busy = False
+        self._transmit(port)
 
     def _transmit(self, port: FramePort) -> None:
-        """Transmit the next packet of a switch's port, unless it is busy or down."""
+        """Transmit the next packet that waits for a port, unless the port is busy or down."""
         if port.busy or not port.up or (packet := port.pop()) is None:
             return
-        self._used[port.node] -= packet.size
+        self._release(port, packet)
         port.busy = True
-        self._at(self._now + packet.size / port.rate, self._sent, port, packet, port.epoch)
+        port.free_at = max(self._now, port.free_at) + packet.size / port.rate
+        self._at(port.free_at, self._sent, port, packet, port.epoch)
+
+    def _release(self, port: FramePort, packet: Packet) -> None:
+        """Free the space of a packet that leaves the queue of a port, in the buffer of its switch."""
+        if port.node >= self._first:
+            self._used[port.node] -= packet.size
+            self._hold(port.node, packet, -packet.size)
+
+    def _hold(self, node: int, packet: Packet, size: int) -> None:
+        """Count data of a link in the buffer of a switch; signal when its pause begins or ends."""
+        came = packet.came
+        if came and not packet.control and came.hold(size, self._pause_bytes[node]):
+            self._at(self._now + came.delay, self._obey, came)
+
+    def _obey(self, port: FramePort) -> None:
+        """Pause a port, or end its pause."""
+        port.obey()
+        self._transmit(port)
 
     def _arrive(self, port: FramePort, packet: Packet, epoch: int) -> None:
         """Pass a packet that has reached the end of a link to the node there."""
@@ -188,6 +209,7 @@ class FrameFabric:
         if epoch != port.epoch:
             self._cut(port, packet)
         elif node >= self._first:
+            packet.came = port
             self._forward(node, packet)
         else:
             path = (*packet.trail, node)
@@ -218,7 +240,8 @@ class FrameFabric:
     def _admit(self, node: int, port: FramePort, packet: Packet) -> None:
         """Queue a packet at a port of a switch, or drop it."""
         switch, length = self.description.switches[node - self._first], port.bytes[DATA]
-        if not admits(packet.size, packet.control, length, (switch.buffer_kib << 10) - self._used[node], switch.alpha):
+        unlimited = packet.control or switch.pfc
+        if not admits(packet.size, unlimited, length, (switch.buffer_kib << 10) - self._used[node], switch.alpha):
             port.counters.dropped[packet.queue] += 1
             self._destroy(packet)
             return
@@ -229,6 +252,7 @@ class FrameFabric:
         self._used[node] += packet.size
         self.used_peak[node] = max(self.used_peak[node], self._used[node])
         port.push(packet)
+        self._hold(node, packet, packet.size)
         self._transmit(port)
 
     def _mark(self, port: FramePort, packet: Packet) -> None:
@@ -245,7 +269,7 @@ class FrameFabric:
             self._transmit(port)
             return
         for packet in port.take_down():
-            self._used[port.node] -= packet.size
+            self._release(port, packet)
             self._cut(port, packet)
 
     def _cut(self, port: FramePort, packet: Packet) -> None:
@@ -278,15 +302,15 @@ class FrameFabric:
 def check_cards(description: Fabric, cards: int) -> None:
     """Check that a number of cards fits a fabric: one for each host, none slower than its link. Raises BadSettings.
 
-    Switches between cards neither pause their neighbours nor trim.
+    Switches between cards do not trim: a card takes headers without their payload for damage.
     """
     hosts = description.hosts
     if len(hosts) != cards:
         raise BadSettings(f"the fabric has {len(hosts)} hosts ({', '.join(hosts)}), and {cards} are given")
     for switch in description.switches:
-        if switch.pfc or switch.trim:
-            raise BadSettings(f"switch {switch.name!r} has pfc or trim, which only `weft sweep --of fabric` simulates; "
-                              "remove them")
+        if switch.trim:
+            raise BadSettings(f"switch {switch.name!r} has trim, which only `weft sweep --of fabric` simulates; "
+                              "remove it")
     for link in description.links:
         if link.rate_gbps > CARD_GBPS and (host := next((end for end in (link.a, link.b) if end in hosts), None)):
             raise BadSettings(f"the link of host {host!r} has {link.rate_gbps:g} Gb/s; a card has {CARD_GBPS:g}")

@@ -26,6 +26,8 @@ class Packet:
         Numbers of the hosts that it is for.
     trail
         Numbers of the nodes that it has left.
+    came
+        Port through which it reached the switch where it is; None at its host.
     """
 
     frame: bytes | None
@@ -35,6 +37,7 @@ class Packet:
     hash: int
     to: tuple[int, ...]
     trail: tuple[int, ...] = ()
+    came: "FramePort | None" = None
 
     @property
     def queue(self) -> str:
@@ -43,7 +46,7 @@ class Packet:
 
     def copy(self, to: tuple[int, ...]) -> "Packet":
         """Return a copy for some of the hosts."""
-        return Packet(self.frame, self.size, self.control, self.kind, self.hash, to, self.trail)
+        return Packet(self.frame, self.size, self.control, self.kind, self.hash, to, self.trail, self.came)
 
 
 @dataclass
@@ -60,6 +63,8 @@ class PortCounters:
         By queue: no space in the shared buffer.
     lost, cut
         Lost by chance, and with a link that went down.
+    pauses
+        Pauses of data, by the switch at the other end.
     """
 
     sent: int = 0
@@ -71,6 +76,7 @@ class PortCounters:
     dropped: Counter[str] = field(default_factory=Counter)
     lost: int = 0
     cut: int = 0
+    pauses: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """Return the counts, with those of both queues by name."""
@@ -91,6 +97,8 @@ class FramePort:
         Number of cuts; a frame of an earlier epoch is lost.
     free_at
         End of the last transmission of a host's port.
+    paused
+        The switch at the other end accepts no data now.
     """
 
     def __init__(self, node: int, peer: int, link: FabricLink) -> None:
@@ -101,6 +109,8 @@ class FramePort:
         self.waiting: dict[str, deque[Packet]] = {queue: deque() for queue in QUEUES}
         self.bytes = dict.fromkeys(QUEUES, 0)
         self.up, self.busy, self.epoch, self.free_at = True, False, 0, 0.0
+        self.paused = self._pausing = self._pause_due = False
+        self._held = 0          # bytes of data in the buffer of the switch at the other end
         self._last_arrival = 0.0
         self._loses: Loses | None = None
 
@@ -118,13 +128,31 @@ class FramePort:
         count.peak_bytes[queue] = max(count.peak_bytes[queue], self.bytes[queue])
 
     def pop(self) -> Packet | None:
-        """Remove and return the next packet: control frames first."""
-        for queue in QUEUES:
+        """Remove and return the next packet: control frames first, and no data during a pause."""
+        for queue in QUEUES[:1] if self.paused else QUEUES:
             if self.waiting[queue]:
                 packet = self.waiting[queue].popleft()
                 self.bytes[queue] -= packet.size
                 return packet
         return None
+
+    def hold(self, size: int, limits: tuple[int, int]) -> bool:
+        """Count data that enters the buffer at the other end, or with a negative size leaves it.
+
+        ``limits`` are the ``pause_bytes`` of the switch there. Return whether it signals a change; one that follows
+        before :meth:`obey` takes effect with it.
+        """
+        self._held += size
+        pausing = limits[0] > 0 and self._held >= limits[self._pausing]
+        signals = pausing != self._pausing and not self._pause_due
+        self._pausing, self._pause_due = pausing, self._pause_due or signals
+        return signals
+
+    def obey(self) -> None:
+        """Apply the newest signal."""
+        self._pause_due = False
+        self.counters.pauses += self._pausing and not self.paused
+        self.paused = self._pausing
 
     def lost(self, now: float) -> bool:
         """Advance the loss patterns by a frame and return whether it is lost."""

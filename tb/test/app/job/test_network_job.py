@@ -55,6 +55,7 @@ start_us = 5
 source = "z"
 destination = "x"
 """
+PAUSING = SHALLOW.replace("buffer_kib = 32\n", "buffer_kib = 256\npfc = true\npause_kib = 64\n")
 INCAST = """
 hosts = ["a0", "a1", "a2", "b"]
 switch = [{name = "s", buffer_kib = 512}]
@@ -157,6 +158,15 @@ def test_drops_of_a_full_buffer_are_recovered(tmp_path):
     assert_exact(report)
     dropped = sum(sum(port["dropped"].values()) for port in report["fabric"]["ports"].values())
     assert dropped == sum(report["fabric"]["destroyed"].values()) >= report["packets_lost"] > 10
+
+
+def test_pauses_keep_packets_out_of_a_full_buffer(tmp_path):
+    """The frames wait at the links of the senders."""
+    report = run_on(tmp_path, PAUSING, 300_000)
+    ports = report["fabric"]["ports"]
+    assert report["ok"] and report["packets_lost"] == 0 and not report["fabric"]["destroyed"]
+    assert all(ports[f"{host} to s"]["pauses"] > 0 for host in "xy")
+    assert max(ports[f"{host} to s"]["peak_bytes"]["data"] for host in "xy") > 50_000
 
 
 def test_packets_of_a_cut_path_are_sent_again_on_another(tmp_path):

@@ -93,7 +93,6 @@ def test_trimming_needs_a_sender_that_uses_it():
         FabricExperiment(trim=True, recovery="irn").build()
 
 
-@pytest.mark.parametrize("option", ["pfc", "trim"])
-def test_cards_refuse_what_their_fabric_does_not_simulate(option):
-    with pytest.raises(BadSettings, match="remove them"):
-        check_cards(two_into_one(**{option: True}), 4)
+def test_cards_refuse_what_their_fabric_does_not_simulate():
+    with pytest.raises(BadSettings, match="remove it"):
+        check_cards(two_into_one(trim=True), 4)

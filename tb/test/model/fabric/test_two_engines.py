@@ -21,6 +21,15 @@ def star(**switch):
                   ("s", "b"))
 
 
+def slow_end(**pausing):
+    """Return the senders of :func:`star` at a switch whose uplink leads to another one, which pauses it."""
+    links = [FabricLink(a=name, b="s", delay_us=1 + 0.137 * n) for n, name in enumerate(RATES)]
+    ends = (FabricLink(a="s", b="t", delay_us=0.913), FabricLink(a="t", b="b", rate_gbps=40))
+    return Fabric((*RATES, "b"), (Switch(name="s", marking="none"), Switch(name="t", marking="none", **pausing)),
+                  (*links, *ends), tuple(Flow(source=name, destination="b", start_us=0.311 * n)
+                                         for n, name in enumerate(RATES)), ("t", "b"))
+
+
 def many_paths():
     """Return two hosts with two switches of two paths between, and flows with different ports."""
     names = [("a", "s"), ("s", "p"), ("p", "t"), ("s", "q"), ("q", "t"), ("t", "b")]
@@ -64,7 +73,8 @@ def alike(fabric, rates):
         if fabric.ports[n][0] == "b":           # acknowledgements
             continue
         ours, theirs = engine.ports[n].counters, w.port[n]
-        assert (ours.sent, ours.sent_bytes) == (theirs["sent"], theirs["sent_bytes"]), fabric.ports[n]
+        assert (ours.sent, ours.sent_bytes, ours.pauses) == (theirs["sent"], theirs["sent_bytes"], theirs["pauses"]), (
+            fabric.ports[n])
         if not w.node[theirs["node"]]["host"]:
             assert (ours.dropped["data"], ours.marked, ours.peak_bytes["data"], ours.queued["data"]) == (
                 theirs["dropped"], theirs["marked"], theirs["queue_peak"], theirs["data_in"]), fabric.ports[n]
@@ -80,6 +90,12 @@ def test_drops_marks_and_queues_are_those_of_the_compiled_engine(switch, dropped
     fabric = star(**switch)
     port = alike(fabric, list(RATES.values())).ports[fabric.ports.index(("s", "b"))].counters
     assert (port.dropped.total() > 50, port.marked > 50) == (dropped, marked)
+
+
+def test_pauses_are_those_of_the_compiled_engine():
+    fabric = slow_end(pfc=True, pause_kib=64)
+    uplink = alike(fabric, list(RATES.values())).ports[fabric.ports.index(("s", "t"))].counters
+    assert uplink.pauses > 5 and uplink.peak_bytes["data"] > 300_000 and uplink.dropped.total() == 0
 
 
 def test_paths_are_those_of_the_compiled_engine():

@@ -73,6 +73,64 @@ def test_what_waits_at_a_slow_host_is_limited(monkeypatch):
     assert fabric.destroyed.total() >= 94 and fabric.in_flight == 0
 
 
+def both_send(fabric, count):
+    """Send packets of two hosts to a third at line rate; return what arrives until the last one is sent."""
+    found, time = [], wire.line_bytes(len(frame(0, 2))) / 12.5
+    for n in range(count):
+        found += fabric.advance(n * time)
+        for source in (0, 1):
+            fabric.send(source, frame(source, 2, psn=n), n * time)
+    return found
+
+
+def flooded(**switch):
+    """Return the engine after two hosts sent 600 packets each, and the frames that arrived."""
+    fabric = engine(star(3, marking="none", buffer_kib=1024, **switch))
+    found = both_send(fabric, 600)
+    return fabric, found + [(host, data) for _, host, data in arrivals(fabric)]
+
+
+def test_a_switch_that_pauses_its_links_drops_nothing_and_keeps_the_order():
+    """A link has at most what the threshold, two delays and two packets admit."""
+    fabric, found = flooded(pfc=True, pause_kib=128)
+    assert len(found) == 1200 and fabric.in_flight == 0 and not fabric.destroyed
+    for source in (0, 1):
+        psns = [data[wire.BTH_OFFSET + 9:wire.BTH_OFFSET + 12] for _, data in found if data[11] == source + 1]
+        assert psns == sorted(psns) and len(psns) == 600
+        counts = port(fabric, f"h{source} to s")
+        assert counts["pauses"] > 3 and counts["peak_bytes"]["data"] > 500_000
+    most = 2 * ((128 << 10) + 2 * 1000 * 12.5 + 3 * 4178)
+    assert 2 * (128 << 10) <= report(fabric)["switches"]["s"]["used_peak_bytes"] <= most
+    assert any("paused" in sentence for sentence in sentences(report(fabric)))
+    assert len(flooded(alpha=1)[1]) < 1200
+
+
+def test_a_pause_holds_no_control_frame():
+    fabric = engine(star(3, pfc=True, pause_kib=16, marking="none"))
+    both_send(fabric, 40)
+    assert port(fabric, "h0 to s")["peak_bytes"]["data"] > 10_000
+    fabric.send(0, frame(0, 2, opcode=wire.Opcode.ACKNOWLEDGE, payload=4), 40 * 335.0)
+    order = [data[wire.BTH_OFFSET] for _, _, data in arrivals(fabric)]
+    assert order.index(wire.Opcode.ACKNOWLEDGE) < 10 < len(order)
+
+
+def test_what_waits_at_a_paused_host_is_limited(monkeypatch):
+    monkeypatch.setattr(engine_file, "HOST_BYTES_MAX", 50_000)
+    fabric, found = flooded(pfc=True, pause_kib=16)
+    lost = sum(port(fabric, f"h{source} to s")["dropped"]["data"] for source in (0, 1))
+    assert lost > 100 and len(found) == 1200 - lost and fabric.in_flight == 0
+
+
+def test_a_cut_link_ends_what_waits_for_the_end_of_a_pause():
+    hosts = star(3, pfc=True, pause_kib=16, marking="none")
+    cut = FabricLink(a="h0", b="s", down_us=((20.0, 30.0),))
+    fabric = engine(Fabric(hosts.hosts, hosts.switches, (cut, *hosts.links[1:]), hosts.flows, hosts.watched))
+    arrived = len(both_send(fabric, 200)) + len(arrivals(fabric))
+    count = port(fabric, "h0 to s")
+    assert count["pauses"] > 0 and count["cut"] > 20 and fabric.in_flight == 0
+    assert arrived == 400 - fabric.destroyed.total() and fabric.destroyed.total() >= count["cut"]
+
+
 def test_control_frames_overtake_data():
     fabric, time = engine(star(3)), wire.line_bytes(len(frame(0, 2))) / 12.5
     for n in range(20):
