@@ -248,6 +248,7 @@ verify/proof/test_formal.py::test_every_specification_finds_its_internal_signals
 verify/proof/test_formal.py::test_every_specification_finds_its_internal_signals[ring_reader
 verify/proof/test_formal.py::test_every_specification_finds_its_internal_signals[wait_queue]
 verify/proof/test_formal.py::test_every_specification_finds_its_internal_signals[window]
+verify/soak/test_soak.py::test_cards_survive_a_network
 verify/soak/test_soak.py::test_run_succeeds
 """.strip().split("\n")
 

@@ -1,1 +1,1 @@
-"""Soak: random runs of two RTL cards, by seed, with coverage bins to fill."""
+"""Soak: random runs of two RTL cards, on a line or a network, by seed, with coverage bins to fill."""

@@ -7,6 +7,8 @@ REMOVAL = "surprise removal"
 OUTAGES = ("card reset", "function reset", "hot reset", "bus master cleared", REMOVAL)
 AREAS = ("send entries", "retransmission entries", "commands", "raw frame entries", "nodes", "page lists")
 MANY_LISTS = "more lists than cache entries"
+DROPS, MARKS, PAUSES, CUTS = "drops of a switch", "marks of a switch", "pauses of a switch", "a cut path"
+NETWORK = (DROPS, MARKS, PAUSES, CUTS)
 
 BINS = (
     "preset test", "preset basic", MANY_LISTS,
@@ -18,4 +20,5 @@ BINS = (
     *(f"PCIe fault, {kind}" for kind in READ_FAULTS),
     *(f"{how} {area}" for area in AREAS for how in ("damaged", "unreadable")),
     "honest QPs beside hostile frames",
+    *NETWORK,
 )

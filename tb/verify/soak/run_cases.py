@@ -16,6 +16,7 @@ from weft.tb.sim.flow.bench import given, leave
 from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.hostile.unknown_peers import UnknownPeers
 from weft.tb.sim.judge.blocks import missing_blocks
+from weft.tb.sim.pair.rtl_network import RtlNetwork
 from weft.tb.sim.pair.rtl_pair import RtlPair
 from weft.tb.sim.pair.two_cards import SIDES, run_cards
 from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS
@@ -38,7 +39,9 @@ class Run:
 
     def __init__(self, dut, plan):
         self.plan, self.rng, self.met = plan, random.Random(f"soak {plan.seed}"), Counter()
-        self.pair = RtlPair(dut, plan.env, plan.context, seed=plan.seed, judged=False)
+        settings = {"seed": plan.seed, "judged": False}
+        self.pair = (RtlPair(dut, plan.env, plan.context, **settings) if plan.network is None else
+                     RtlNetwork(dut, plan.env, plan.context, plan.network, **settings))
         self.finishing, self.done = False, set()
         self.outages, self.away = {}, set()       # planned outages by side; sides with an outage now
 
@@ -186,6 +189,12 @@ class Run:
         if self.plan.rough:
             self.met["stalls, reordering and damage at once"] += min(
                 sum(link.reordered.total() for link in links), sum(link.corrupted.total() for link in links))
+        if self.plan.network is not None:
+            counts = [port.counters for port in self.pair.fabric.ports]
+            self.met.update({bins.DROPS: sum(count.dropped.total() for count in counts),
+                             bins.MARKS: sum(count.marked for count in counts),
+                             bins.PAUSES: sum(count.pauses for count in counts),
+                             bins.CUTS: sum(count.cut for count in counts)})
         if unknown_peers is not None:
             self.met["honest QPs beside hostile frames"] += unknown_peers.sent
         for agent in agents:

@@ -1,5 +1,6 @@
 """A short soak test: two runs of RTL cards, the sums of many runs, and an interrupted soak."""
 
+import itertools
 import os
 import signal
 import subprocess
@@ -12,9 +13,9 @@ import pytest
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.test.interrupts import watch_interrupts
 from weft.tb.verify.soak import campaign
-from weft.tb.verify.soak.bins import AREAS, BINS, OUTAGES
+from weft.tb.verify.soak.bins import AREAS, BINS, NETWORK, OUTAGES
 from weft.tb.verify.soak.campaign import ResultCache, Soak, soak
-from weft.tb.verify.soak.plan import CARDS, HAZARDS, draw
+from weft.tb.verify.soak.plan import ALGORITHMS, CARDS, HAZARDS, draw
 from weft.tb.verify.soak.run_cases import run
 
 CYCLES, RUNS_MAX = 50_000, 4      # a rare run ends before its frames of unknown peers begin
@@ -41,12 +42,27 @@ def test_run_succeeds(hazards):
     assert met <= set(BINS)
 
 
+def test_cards_survive_a_network():
+    """Runs with marks, until drops, marks, pauses and a cut path have occurred."""
+    first, met = drawn_seed(), set()
+    plans = (draw(seed, CYCLES, ()) for seed in itertools.count(first))
+    for plan in itertools.islice((plan for plan in plans if plan.context.congestion == "dcqcn"), 2 * RUNS_MAX):
+        found = run(plan.seed, CYCLES, ())
+        assert "failed" not in found, f"seed {plan.seed}\n{found['failed']}"
+        met |= set(found["met"])
+        if met >= set(NETWORK):
+            break
+    else:
+        raise AssertionError(f"{sorted(set(NETWORK) - met)} did not occur in {2 * RUNS_MAX} runs from seed {first} on")
+
+
 def test_seed_determines_a_run_and_many_seeds_cover_everything():
     plans = [draw(seed) for seed in range(1, 57)]
     assert plans[9].env == draw(10).env and plans[9].hazards == draw(10).hazards
     assert {plan.card for plan in plans} == set(CARDS)
     assert {hazard for plan in plans for hazard in plan.hazards} == set(HAZARDS) - {None} > set(OUTAGES)
     assert {plan.rough for plan in plans} == {True, False}
+    assert {plan.context.congestion for plan in map(draw, range(1, 100)) if plan.network} == set(ALGORITHMS)
     assert draw(1, hazards=["hot reset"]).hazards == ("hot reset",)
 
 
