@@ -16,6 +16,8 @@ NS_PER_CYCLE = 4          # of ``time_ns``, which the card counts
 REPORTS_TOGETHER = 8
 REPORT_PACE = 32          # cycles between such writes that are not full: at 64 million reports a second all are
 STATUS_PACE = 64          # cycles between writes of the status block
+PACE_SLOT_LOG2 = 6        # log2 of the nanoseconds of a slot of the pacer's timing wheel
+PACE_BURST_NS = 4096      # of lateness for which a paced QP makes up
 # Early drop of the receive subsystem: above this number of waiting packets or eighths of the payload buffer, original
 # data packets are dropped, until fewer than the second number wait. The space above is for retransmissions,
 # probes and control frames; the hysteresis makes losses come in runs, of which a node holds many.
