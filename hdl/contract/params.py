@@ -179,10 +179,12 @@ class CardParams:
 
 
 PRESETS = {
-    "test": CardParams("test", qps=16, mrs=32, ptes=4096, silence_log2=12, pause_limit_log2=12),
-    "basic": CardParams("basic", qps=1024, mrs=1024, ptes=16384, builder_slots=32, cache_entries=64, **DEEP),
+    "test": CardParams("test", qps=16, mrs=32, ptes=4096, silence_log2=12, pause_limit_log2=12,
+                       pace_descriptors=16),
+    "basic": CardParams("basic", qps=1024, mrs=1024, ptes=16384, builder_slots=32, cache_entries=64,
+                        pace_descriptors=1024, **DEEP),
     "full": CardParams("full", qps=16384, mrs=16384, ptes=131072, builder_slots=64, cache_entries=64, knit_extents=64,
-                       block_bits=24, unmatched_lists=32, msix_vectors=32, **DEEP),
+                       block_bits=24, unmatched_lists=32, msix_vectors=32, pace_descriptors=1024, **DEEP),
 }
 
 
