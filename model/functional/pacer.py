@@ -130,7 +130,11 @@ class Pacer:
         if qp.head() is not None:
             self._number += 1
             qp.queued = self._number
-            heapq.heappush(self._schedule, (max(qp.next, now), self._number, qp))
+            heapq.heappush(self._schedule, (self.due_at(qp.next, now), self._number, qp))
+
+    def due_at(self, time_ns, now):
+        """Return when a packet is due whose time is ``time_ns``."""
+        return max(time_ns, now)
 
     @property
     def due(self):
