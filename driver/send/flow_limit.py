@@ -27,8 +27,8 @@ class FlowLimit:
     A round trip lasts from the time at which the driver sees that a packet left the card to its acknowledgement. When
     both are seen in one round, it is no measurement. The delays of both hosts are part of it.
 
-    This class is for a card without a pacer. So the window of an algorithm that controls the rate by marks is at most
-    the rate times the smallest round trip, and at least one packet.
+    The window of an algorithm that controls the rate by marks is at most the rate times the smallest round trip, and at
+    least one packet. On a card without a pacer, which this class is for, nothing else enforces the rate.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class FlowLimit:
 
     def _apply(self):
         most = self.algorithm.limit if self.rtt_ns is not None else self.algorithm.limit // FIRST_SHARE
-        if self.ect and not self.paced and self.rtt_ns is not None:
+        if self.ect and self.rtt_ns is not None:
             most = min(most, int(self.algorithm.rate * self.least_ns / 8e9))
         self._window = max(1, most // self.packet)
         self.end = self.heard + self._window - self._missing

@@ -9,7 +9,6 @@ from ..congestion.algorithm import NS_BITS
 from .flow_limit import CHUNKS, PACKET_OVERHEAD, FlowLimit
 from .send_queue import SendQueue
 
-GAP_MAX = (1 << abi.RATE_DOORBELL.by_name["gap"].width) - 1
 LEAST = 4               # descriptors of a kind that a QP may have in the card
 MOST = 32               # the same while they are short
 AHEAD_NS = 8_000        # short ones: those that the rate sends in less time
@@ -56,7 +55,7 @@ class PacedFlow(FlowLimit):
     @property
     def gap(self):
         """Time of a byte on the line, as RATE_DOORBELL has it."""
-        return min(round(NS_BITS * (1 << abi.PACE_SCALE) / self.algorithm.rate), GAP_MAX)
+        return min(round(NS_BITS * (1 << abi.PACE_SCALE) / self.algorithm.rate), abi.PACE_GAP_MAX)
 
     @property
     def limit(self):

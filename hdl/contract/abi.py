@@ -286,9 +286,12 @@ CUM_DOORBELL = Layout("CUM_DOORBELL", "Cumulative PSN of a QP.", [
     Field("psn", 32, "32-bit PSN; every older one is acknowledged.")], size_bytes=8)
 
 PACE_SCALE = 16       # log2 of the units of `gap` in a nanosecond per byte
+# Largest gap, of 0.65 Mb/s: the time of the longest packet is less than half of the pacer's clock.
+PACE_GAP_MAX = 12_288 << PACE_SCALE
 RATE_DOORBELL = Layout("RATE_DOORBELL", "Rate of a QP's paced packets, and whether their PSN is limited.", [
     Field("qpn", 24, "Index of the QP."),
-    Field("gap", 30, f"Time of a byte on the line, frame overhead included, in 2^-{PACE_SCALE} ns. 0: no gap."),
+    Field("gap", 30, f"Time of a byte on the line, frame overhead included, in 2^-{PACE_SCALE} ns. 0: no gap. The "
+          f"largest one is that of {PACE_GAP_MAX >> PACE_SCALE:,} ns; a larger value counts as this."),
     Field("limited", 1, "The PSN of the newest LIMIT_DOORBELL of the QP holds."), Field("_r0", 9)], size_bytes=8)
 LIMIT_DOORBELL = Layout("LIMIT_DOORBELL", "Limit of a QP's paced packets.", [
     Field("qpn", 24, "Index of the QP."), Field("_r0", 8),

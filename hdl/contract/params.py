@@ -16,6 +16,8 @@ NS_PER_CYCLE = 4          # of ``time_ns``, which the card counts
 REPORTS_TOGETHER = 8
 REPORT_PACE = 32          # cycles between such writes that are not full: at 64 million reports a second all are
 STATUS_PACE = 64          # cycles between writes of the status block
+PACE_SLOT_LOG2 = 6        # log2 of the nanoseconds of a slot of the pacer's timing wheel
+PACE_BURST_NS = 4096      # of lateness for which a paced QP makes up
 # Early drop of the receive subsystem: above this number of waiting packets or eighths of the payload buffer, original
 # data packets are dropped, until fewer than the second number wait. The space above is for retransmissions,
 # probes and control frames; the hysteresis makes losses come in runs, of which a node holds many.
@@ -177,10 +179,12 @@ class CardParams:
 
 
 PRESETS = {
-    "test": CardParams("test", qps=16, mrs=32, ptes=4096, silence_log2=12, pause_limit_log2=12),
-    "basic": CardParams("basic", qps=1024, mrs=1024, ptes=16384, builder_slots=32, cache_entries=64, **DEEP),
+    "test": CardParams("test", qps=16, mrs=32, ptes=4096, silence_log2=12, pause_limit_log2=12,
+                       pace_descriptors=16),
+    "basic": CardParams("basic", qps=1024, mrs=1024, ptes=16384, builder_slots=32, cache_entries=64,
+                        pace_descriptors=1024, **DEEP),
     "full": CardParams("full", qps=16384, mrs=16384, ptes=131072, builder_slots=64, cache_entries=64, knit_extents=64,
-                       block_bits=24, unmatched_lists=32, msix_vectors=32, **DEEP),
+                       block_bits=24, unmatched_lists=32, msix_vectors=32, pace_descriptors=1024, **DEEP),
 }
 
 

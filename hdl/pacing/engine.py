@@ -9,6 +9,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..contract import wire
 from ..contract.abi import PACE_SCALE, RATE_DOORBELL, Reason, WorkOpcode
+from ..contract.params import PACE_BURST_NS as BURST_NS
 from ..part.layouts import LENGTH_WIDTH, TX_SAME, WORK, tx_job
 from .pool import POOLED, Pool
 from .scan import BYTES_BITS, FRACTION_BITS, TIMES, Scan, late, queues, sends
@@ -18,7 +19,6 @@ from .wheel import SLOT_LOG2, TIME_BITS, Wheel
 OVERHEAD = wire.DATA_HEADER_BYTES + wire.ICRC_BYTES + wire.LINE_OVERHEAD_BYTES
 GAP_BITS = RATE_DOORBELL.by_name["gap"].width
 HALF = GAP_BITS // 2        # of a gap: a product per half
-BURST_NS = 4096        # of lateness for which a QP makes up
 SETTING = data.StructLayout({"gap": GAP_BITS, "limited": 1, "limit": 32})
 ARRIVAL, VISIT, TOUCH = range(3)        # kinds of events that take turns
 

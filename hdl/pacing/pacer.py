@@ -5,15 +5,15 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from ..contract.abi import PACE_GAP_MAX
 from ..part.layouts import LIMIT_DOORBELL, RATE_DOORBELL, WORK, hurt_qp, tx_job
 from ..part.registers import register_port
 from ..part.stream import LUT_RAM_DEPTH, Fifo
-from .engine import GAP_BITS, Engine
+from .engine import Engine
 from .wheel import TIME_BITS
 
 REJECTED = 4        # rejected QPs that wait for the engine; then the transmit path waits
 DISTRIBUTED = 1024      # QPs up to which rates and limits are in distributed memory, for synthesis
-GAP_MAX = 3 << GAP_BITS - 2     # 12,288 ns per byte, 0.65 Mb/s: a packet's time must be less than half of the clock's
 
 
 class Pacer(wiring.Component):
@@ -79,7 +79,7 @@ class Pacer(wiring.Component):
                 | (registers.rate_doorbell_stb & ~rate.qpn[len(qpn):].any()))),
             touched.i.valid.eq(rang), touched.i.payload.eq(qpn), engine.all_stb.eq(rang & ~touched.i.ready),
         ]
-        gap = Mux(rate.gap >= GAP_MAX, GAP_MAX, rate.gap)
+        gap = Mux(rate.gap >= PACE_GAP_MAX, PACE_GAP_MAX, rate.gap)
         style = {"ram_style": "distributed"} if depth <= DISTRIBUTED else {}
         for name, en, value in (("rate", ~limits, Cat(gap, rate.limited)), ("limit", limits, limit.psn)):
             width = len(value)

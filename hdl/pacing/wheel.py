@@ -1,15 +1,15 @@
 """Timing wheel: QPs by the time at which they are due."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from ..contract.params import PACE_SLOT_LOG2 as SLOT_LOG2
 from ..contract.params import exact_log2
 from ..part.stream import Fifo
 
 TIME_BITS = 27          # of a time in nanoseconds; differences are signed
-SLOT_LOG2 = 6           # log2 of the nanoseconds of a slot
 SLOT_BITS = TIME_BITS - SLOT_LOG2
 SLOTS_MIN = 64
 
@@ -22,12 +22,12 @@ def slots_of(params):
 class Wheel(wiring.Component):
     """QPs that wait, in a list for each slot of 64 ns, and then in a queue of those that are due.
 
-    A QP leaves its slot when the slot has ended, never earlier: within two cycles, and one more for each QP that is
-    ahead of it in the same slot or that is entered meanwhile. QPs of a slot leave last in, first out. The slots repeat
-    after ``slots``; a QP whose slot is further away than that is not entered.
+    A QP leaves its slot when the slot has ended, never earlier: within three cycles, one more for each QP that is ahead
+    of it in the same slot, and two for each one that is entered meanwhile. QPs of a slot leave last in, first out. The
+    slots repeat after ``slots``; a QP whose slot is further away than that is not entered.
 
-    One QP can be entered per cycle, and none waits for the queue. A QP must not be entered again before it has left.
-    After a reset the slots are cleared, one per cycle; then ``ready`` goes high. ``stb`` must be low until then.
+    One QP can be entered every two cycles, and none waits for the queue. A QP must not be entered again before it has
+    left. After a reset the slots are cleared, one per cycle; then ``ready`` goes high. ``stb`` must be low until then.
 
     Parameters
     ----------
@@ -65,32 +65,37 @@ class Wheel(wiring.Component):
         m.submodules.heads = heads = Memory(shape=link, depth=self.slots, init=[])
         m.submodules.links = links = Memory(shape=link, depth=self.qps, init=[])
         m.submodules.due = due = Fifo(width, self.qps + 1)
-        head, head_write = heads.read_port(domain="comb"), heads.write_port()
-        after, after_write = links.read_port(domain="comb"), links.write_port()
+        head, head_write = heads.read_port(), heads.write_port()
+        after, after_write = links.read_port(), links.write_port()
         wiring.connect(m, due.o, wiring.flipped(self.o))
         cursor = Signal.like(self.now)      # oldest slot that is not empty for certain
         chain = Signal(link)            # rest of the slot that ended last
         ahead = Signal.like(self.now)       # from the cursor to the slot of the QP to enter
         past, inside, moves, ended = Signal(), Signal(), Signal(), Signal()
+        # The first QP of a slot was read, of the slot of a new QP or of one that ended.
+        enters, loads, new, slot = Signal(), Signal(), Signal(width), Signal(low)
         m.d.comb += [
             ahead.eq(self.slot - cursor), past.eq(ahead[-1] | self.at_once),
             self.far.eq(~past & ahead[low:].any()), inside.eq(self.stb & ~past & ~self.far),
             # The queue has space for every QP.
             due.i.valid.eq((self.stb & past) | chain.some), due.i.payload.eq(Mux(self.stb & past, self.qpn, chain.qpn)),
             moves.eq(chain.some & ~(self.stb & past)),
-            ended.eq(~self.stb & (~chain.some | ~after.data.some) & (cursor != self.now)),
+            ended.eq(~(self.stb | enters | loads) & (~chain.some | ~after.data.some) & (cursor != self.now)),
             head.addr.eq(Mux(self.stb, self.slot, cursor)),
-            head_write.addr.eq(Mux(self.stb, self.slot, cursor)), head_write.en.eq(inside | ended | ~self.ready),
-            head_write.data.some.eq(self.stb), head_write.data.qpn.eq(self.qpn),
-            after.addr.eq(chain.qpn), after_write.addr.eq(self.qpn), after_write.en.eq(inside),
-            after_write.data.eq(head.data),
+            head_write.addr.eq(Mux(enters, slot, cursor)), head_write.en.eq(enters | ended | ~self.ready),
+            head_write.data.some.eq(enters), head_write.data.qpn.eq(new),
+            after.en.eq(loads | moves), after.addr.eq(Mux(loads, head.data.qpn, after.data.qpn)),
+            after_write.addr.eq(new), after_write.en.eq(enters), after_write.data.eq(head.data),
         ]
-        with m.If(moves):
+        m.d.sync += [enters.eq(inside), loads.eq(ended & self.ready), new.eq(self.qpn), slot.eq(self.slot)]
+        with m.If(loads):
+            m.d.sync += chain.eq(head.data)
+        with m.Elif(moves):
             m.d.sync += chain.eq(after.data)
         with m.If(~self.ready):
             m.d.sync += [cursor.eq(cursor + 1), self.ready.eq(cursor[:low].all())]
             with m.If(cursor[:low].all()):
                 m.d.sync += cursor.eq(self.now)
         with m.Elif(ended):
-            m.d.sync += [cursor.eq(cursor + 1), chain.eq(Cat(head.data.some, head.data.qpn))]
+            m.d.sync += cursor.eq(cursor + 1)
         return m

@@ -9,6 +9,7 @@ from weft.hdl.contract.params import REPORT_PACE, REPORTS_TOGETHER, STATUS_PACE
 from ..functional.card import FunctionalCard
 from .commands import Commands
 from .interrupts import Interrupts
+from .pacer import TimedPacer
 from .pcie import Pcie
 from .receive import TimedReceivePath
 from .rings import TimedRings
@@ -36,6 +37,7 @@ class TimedCard(FunctionalCard):
     """
 
     rings_type, transmit_type, receive_type, list_type = TimedRings, TimedTransmitPath, TimedReceivePath, TimedList
+    pacer_type = TimedPacer
 
     def __init__(self, memory, loop, send_frame, interrupt, *, host=None, timing=TIMING, seed=0, **options):
         self.timing, self._host, self._seed, self.interrupts, self.pcie = timing, host, seed, None, None

@@ -34,7 +34,7 @@ BULK_SHARE = 8              # one of BULK_SHARE bulk tags is for raw frames, see
 FIFO_BEATS = 19             # capacity between the framer and the MAC, without the send buffer
 ROWS_AHEAD = 5              # rows of payload that may be read before the framer takes them
 ROW_AHEAD = 5 * CYCLE_NS    # from a row's entry into the framer until the row that replaces it is read
-POOLED = 12 * CYCLE_NS      # from a descriptor at the arbiter until its first packet may be chosen
+POOLED = 6 * CYCLE_NS       # from a descriptor at the arbiter until its QP is due
 PACED = 8 * CYCLE_NS        # between two packets that the pacer lets go
 HELD_AHEAD = 3 * CYCLE_NS   # release of a slot before its frame, if a full send buffer delays both
 

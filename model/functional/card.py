@@ -50,6 +50,7 @@ class FunctionalCard:
     """
 
     rings_type, transmit_type, receive_type, list_type = CardRings, TransmitPath, ReceivePath, NodeList
+    pacer_type = Pacer
 
     def __init__(self, memory, loop, send_frame, interrupt, *, preset="test", line_gbps=100.0, seed=None,
                  checks_driver=True):
@@ -69,7 +70,7 @@ class FunctionalCard:
         self.builder = NodeBuilder(self.params.builder_slots)
         self.qps = {}  # qpn -> QpIncarnation
         self.enabled, self.mac, self.ip = False, 0, 0
-        self.pacer = Pacer(self.params.pace_descriptors) if self.params.pace_descriptors else None
+        self.pacer = self.pacer_type(self.params.pace_descriptors) if self.params.pace_descriptors else None
         self.transmit_path, self.receive_path = self.transmit_type(self), self.receive_type(self)
         self.backlog = deque()  # reports that wait for space in the ring
 

@@ -5,8 +5,8 @@ from collections import deque
 from dataclasses import dataclass
 
 from weft.hdl.contract import abi, wire
+from weft.hdl.contract.params import PACE_BURST_NS as BURST_NS
 
-BURST_NS = 4096         # a QP that was late sends so much of its rate at once
 OVERHEAD_BYTES = wire.DATA_HEADER_BYTES + wire.ICRC_BYTES + wire.LINE_OVERHEAD_BYTES      # counted for each packet
 _SCALE, _WORD = 1 << abi.PACE_SCALE, 1 << 32
 
@@ -103,7 +103,7 @@ class Pacer:
     def set_rate(self, word, now):
         """Process an unpacked RATE_DOORBELL. A packet that waits longer than the new rate demands leaves earlier."""
         qp = self._qp(word.qpn)
-        qp.gap, qp.limited = word.gap / _SCALE, bool(word.limited)
+        qp.gap, qp.limited = min(word.gap, abi.PACE_GAP_MAX) / _SCALE, bool(word.limited)
         qp.next = min(qp.next, now + qp.newest * qp.gap)
         self._queue(qp, now)
 
@@ -130,7 +130,11 @@ class Pacer:
         if qp.head() is not None:
             self._number += 1
             qp.queued = self._number
-            heapq.heappush(self._schedule, (max(qp.next, now), self._number, qp))
+            heapq.heappush(self._schedule, (self.due_at(qp.next, now), self._number, qp))
+
+    def due_at(self, time_ns, now):
+        """Return when a packet is due whose time is ``time_ns``."""
+        return max(time_ns, now)
 
     @property
     def due(self):

@@ -195,7 +195,7 @@ hdl/table/test_translate.py::test_accesses_are_checked_and_translated[icarus]
 hdl/test_simple_nic.py::test_raw_frames_arrive[icarus]
 hdl/transmit/test_paced.py::test_paced_descriptors[icarus]
 hdl/transmit/test_transmit.py::test_transmit_subsystem[icarus]
-hdl/transmit/test_transmit.py::test_unpaced_work_passes_the_pacer
+hdl/transmit/test_transmit.py::test_card_without_a_pacer
 sim/flow/test_places.py::test_every_path_may_have_spaces[verilator]
 sim/flow/test_simulate.py::test_waves_are_recorded[verilator]
 sim/synth/test_flattened.py::test_logic_across_a_boundary_is_mapped_together_without_it

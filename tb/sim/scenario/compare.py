@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 
+from weft.model.card.pacer import SLOT_NS
 from weft.model.card.timing import CYCLE_NS
 from weft.tb.sim.flow.build import BUILD_ROOT
 
 REPORT = BUILD_ROOT / "reports/calibration.json"    # list of the results of Comparison.as_dict
 COMMAND = "weft calibrate"
-TIME_MAX, STALL_MAX = 0.05, 0.02
+TIME_MAX, STALL_MAX, PACED_MAX = 0.05, 0.02, 0.01
 ALIKE = ("tx_packets", "tx_retransmissions", "rx_packets", "holes")
 
 
@@ -36,6 +37,20 @@ class Comparison:
         return (found - expected) / max(expected, self.scenario.latency_ns / CYCLE_NS)
 
     @property
+    def paced_error(self):
+        """Return the largest relative error of a paced QP's time from the end of its first descriptor to the last one.
+
+        The amount of data is the same, so this is the error of the rate, too. One slot of the pacer's wheel does not
+        count: the slots of gateware and model begin at different times. The reference is at least the time of one read
+        of host memory.
+        """
+        found, expected = self.model["paced_ns"], self.gateware["paced_ns"]
+        if found.keys() != expected.keys():
+            return 1.0
+        least = self.scenario.latency_ns
+        return max((max(abs(found[qp] - ns) - SLOT_NS, 0) / max(ns, least) for qp, ns in expected.items()), default=0.0)
+
+    @property
     def mismatches(self):
         """Return the names of the sequences that differ."""
         ours, theirs = self.model["sequences"], self.gateware["sequences"]
@@ -61,14 +76,19 @@ class Comparison:
             "name": self.scenario.name, "judges": self.scenario.judges, "scenario": self.scenario.as_dict(),
             "cycles": {"gateware": self.gateware["cycles"], "model": self.model["cycles"]},
             "stall_cycles": {"gateware": self.gateware["stall_cycles"], "model": self.model["stall_cycles"]},
-            "time_error": self.time_error, "stall_error": self.stall_error, "mismatches": self.mismatches,
+            "time_error": self.time_error, "stall_error": self.stall_error, "paced_error": self.paced_error,
+            "mismatches": self.mismatches,
             "problems": self.problems,
         }
 
 
 def worst(comparisons):
-    """Return the figures of the judging scenarios: ``(scenarios, time error, stall error, mismatching sequences)``."""
+    """Return the figures of the judging scenarios.
+
+    They are: scenarios, largest errors of time, stalls and paced rates, sequences that differ.
+    """
     judging = [found for found in comparisons if found.scenario.judges]
     return (len(judging), max((abs(found.time_error) for found in judging), default=0.0),
             max((abs(found.stall_error) for found in judging), default=0.0),
+            max((found.paced_error for found in judging), default=0.0),
             sum(len(found.mismatches) for found in judging))

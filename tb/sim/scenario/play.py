@@ -17,7 +17,8 @@ KEPT = ("tx_packets", "tx_retransmissions", "rx_packets", "holes", "nodes_sealed
         "cache_hits", "cache_misses", "match_stall_cycles", "prefetches", "reports", "rx_unmatched")
 
 SOURCES = {ReportKind.NODE: "node", ReportKind.RETIRE: "retire"}      # all other kinds: "event"
-LEFT_OUT = {ReportKind.RETIRE: {"line"}, ReportKind.NODE: {"next_line", "next_phase", "next_adjacent", "check"}}
+LEFT_OUT = {ReportKind.RETIRE: {"line"}, ReportKind.PACED: {"time_ns"},
+            ReportKind.NODE: {"next_line", "next_phase", "next_adjacent", "check"}}
 ALWAYS_OUT = {"phase", "va"}
 
 
@@ -25,12 +26,13 @@ class Recorder:
     """Recorder of the entries written to the META_REPORT ring of a host.
 
     ``sequences`` maps ``"<qp> <source>"`` to the list of reports: one sequence for each QP and each reporting block.
+    ``paced`` maps a QP to the times at which its paced descriptors ended, in nanoseconds.
     """
 
     def __init__(self, memory, context):
         ring = context.rings[abi.Ring.META_REPORT]
         self._base, self._end = ring.buffer.physical(0), ring.buffer.physical(0) + ring.depth * abi.BLOCK_BYTES
-        self.sequences = {}
+        self.sequences, self.paced = {}, {}
         memory.dma_taps.append(self._written)
 
     def _written(self, address, data):
@@ -43,6 +45,8 @@ class Recorder:
         kind = abi.REPORT_EVENT.unpack(entry).kind
         layout = abi.NODE if kind is ReportKind.NODE else abi.REPORT_LAYOUT[kind]
         fields = vars(layout.unpack(entry))
+        if kind is ReportKind.PACED:
+            self.paced.setdefault(fields["qpn"], []).append(fields["time_ns"])
         out = ALWAYS_OUT | LEFT_OUT.get(kind, set())
         event = [kind.name, *(int(value) for name, value in sorted(fields.items()) if name not in out)]
         self.sequences.setdefault(f"{fields['qpn']} {SOURCES.get(kind, 'event')}", []).append(event)
@@ -68,5 +72,7 @@ async def play(pair, scenario):
         "stall_cycles": sum(counters[side]["match_stall_cycles"] for side in SIDES),
         "counters": {side: {name: counters[side][name] for name in KEPT} for side in SIDES},
         "sequences": {f"{side} {name}": event for side in SIDES for name, event in recorders[side].sequences.items()},
+        "paced_ns": {f"{side} {qpn}": ends[-1] - ends[0]
+                     for side in SIDES for qpn, ends in recorders[side].paced.items()},
         "problems": problems + complaints,
     }

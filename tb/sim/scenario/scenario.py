@@ -39,6 +39,8 @@ class Conditions:
     node_age_ns: Annotated[int, Setting("Age at which a node is sealed.",
                                         unit="nanoseconds", least=0, most=1_000_000)] = 2000
     inline: Annotated[bool, Setting("Messages are posted inline.")] = False
+    paced_gbps: Annotated[float, Setting("Rate at which the card paces each QP, on the line; 0: it does not.",
+                                         least=0, most=100)] = 0.0
     seed: Annotated[int, Setting("Seed of every random choice.", least=0, most=(1 << 63) - 1)] = 1
 
     def __post_init__(self):
@@ -65,7 +67,8 @@ class Conditions:
 
     def context_config(self):
         """Return the settings of both drivers."""
-        return ContextConfig(prefetch_depth=self.depth, prefetch_watermark=min(self.watermark, self.depth),
+        return ContextConfig(congestion="swift" if self.paced_gbps else "none",
+                             prefetch_depth=self.depth, prefetch_watermark=min(self.watermark, self.depth),
                              node_age_ns=self.node_age_ns, probe_timeout_ns=int(3000 * self.rtt_us) + 20_000,
                              ring_log2=8)
 
@@ -114,6 +117,7 @@ FIT = [
     *_grid("fit-qps", False, qps=[4, 8], loss=[0.0, 0.02], seed=[3]),
     *_grid("fit-depth", False, depth=[1, 2], watermark=[8], loss=[0.1], latency_ns=[1000, 3000], seed=[10]),
     *_grid("fit-watermark", False, depth=[8], watermark=[1], loss=[0.1], pmtu=[256], seed=[11]),
+    *_grid("fit-paced", False, paced_gbps=[15], loss=[0.0, 0.02], qps=[1, 4], bytes=[96 * KIB], seed=[18]),
     *_grid("depth", False, depth=[1, 2, 8], watermark=[8], loss=[0.1], latency_ns=[1000, 3000], seed=[20]),
     *_grid("watermark", False, depth=[8], watermark=[1, 2, 4], loss=[0.1], pmtu=[256], seed=[21]),
     *drawn("fit-drawn", False, 1, 24),
@@ -136,6 +140,8 @@ JUDGE = [
     *_grid("rtt", True, rtt_us=[2.0, 50.0], loss=[0.0, 0.03], seed=[14]),
     *_grid("jitter", True, jitter=[0.1], loss=[0.0, 0.02], seed=[15]),
     *_grid("inline", True, inline=[True], bytes=[16 * KIB], message_bytes=[16, 64], seed=[17]),
+    *_grid("paced", True, paced_gbps=[10, 40, 90], loss=[0.0, 0.03], bytes=[96 * KIB], seed=[19]),
+    *_grid("paced-qps", True, paced_gbps=[10], qps=[2, 5], bytes=[96 * KIB], pmtu=[1024, 4096], seed=[20]),
     *_grid("age", True, node_age_ns=[500, 20_000], loss=[0.05], seed=[16]),
     *drawn("drawn", True, 6, 30),     # take another seed after these have been analysed to correct the model
 ]

@@ -10,6 +10,27 @@ from weft.tb.sim.pair.sides import PEER
 WINDOW = 16
 
 
+class FixedRate:
+    """Algorithm of congestion control with a constant rate, in bit/s, and limit, in bytes."""
+
+    def __init__(self, rate, limit=1 << 40):
+        self.rate, self.limit = rate, limit
+
+    def _nothing(self, *_):
+        pass
+
+    on_ack = on_delay = on_cnp = on_loss = _nothing
+
+
+def fix_rate(qp, rate, limit=1 << 40):
+    """Give a QP with congestion control a constant rate and limit."""
+    flow = qp.sender.flow
+    flow.algorithm = FixedRate(rate, limit)
+    flow._make = lambda _delay_ns: flow.algorithm
+    flow._apply()
+    qp.engine.wake()
+
+
 class Traffic:
     """Endpoints and programs of both sides.
 
@@ -44,6 +65,9 @@ class Traffic:
     def run(self, side):
         """Run the program of a side."""
         endpoint, peer = self.endpoints[side], self.endpoints[PEER[side]]
+        if self.scenario.paced_gbps:
+            for qp in endpoint.qps:
+                fix_rate(qp, 1e9 * self.scenario.paced_gbps)
         receives = self.scenario.qps if self._senders != (side,) else 0
         start = endpoint.context.device.now_ns()
         todo = self._messages(endpoint, peer.offer, side) if side in self._senders else {}

@@ -8,5 +8,5 @@ from weft.tb.sim.pair.two_cards import TOP, two_cards_text
 
 
 def test_paced_qps_exchange_data_with_losses():
-    simulate(verilog=two_cards_text(preset("test").with_(pace_descriptors=16)), top=TOP, name="two-cards-paced",
+    simulate(verilog=two_cards_text(preset("test")), top=TOP, name="two-cards-paced",
              sim="verilator", optimize="run", cases=Path(__file__).with_name("pacing_cases.py"), timeout_s=590)

@@ -36,7 +36,7 @@ async def card_reports_its_capabilities(dut):
     extents, vectors, depth, blocks_log2 = value(dut, "registers__cap_misc").to_bytes(4, "little")
     assert (extents, vectors, depth, blocks_log2) == (
         PARAMS.knit_extents, PARAMS.msix_vectors, PARAMS.prefetch_depth_max, PARAMS.extent_blocks_log2)
-    assert value(dut, "registers__cap_transmit") == PARAMS.inline_bytes
+    assert value(dut, "registers__cap_transmit") == PARAMS.inline_bytes | PARAMS.pace_descriptors << 16
 
 
 @cocotb.test()

@@ -21,7 +21,7 @@ from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS, start_clock
 
-PARAMS = preset("basic").with_(pace_descriptors=1024)
+PARAMS = preset("basic")
 JOB = tx_job(paced=True)
 LINE_GBPS, LOAD = 100.0, 0.9
 LENGTH = (1 << 24) - 4096

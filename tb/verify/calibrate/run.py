@@ -11,7 +11,7 @@ from rich.progress import track
 
 from weft.tb.sim.flow.figures import Row, merge_report, output, plain_table
 from weft.tb.sim.flow.tools import write_whole
-from weft.tb.sim.scenario.compare import COMMAND, REPORT, STALL_MAX, TIME_MAX, Comparison, worst
+from weft.tb.sim.scenario.compare import COMMAND, PACED_MAX, REPORT, STALL_MAX, TIME_MAX, Comparison, worst
 from weft.tb.sim.scenario.runs import Gateware, run_functional, run_model
 from weft.tb.sim.scenario.scenario import ALL
 
@@ -49,11 +49,12 @@ def run(only=(), scenarios=ALL):
 
 def rows(found):
     """Return the figures of the comparisons."""
-    count, time, stall, mismatches = worst(found)
+    count, time, stall, paced, mismatches = worst(found)
     return [
         Row("calibration_scenarios", "scenarios", count, at_least=SCENARIOS_MIN, conditions=CONDITIONS),
         Row("calibration_time_error_max", "of the gateware's", time, at_most=TIME_MAX, conditions=CONDITIONS),
         Row("calibration_stall_error_max", "of the gateware's", stall, at_most=STALL_MAX, conditions=CONDITIONS),
+        Row("calibration_paced_error_max", "of the gateware's", paced, at_most=PACED_MAX, conditions=CONDITIONS),
         Row("calibration_sequence_mismatches", "sequences", mismatches, at_most=0, conditions=CONDITIONS),
     ]
 
@@ -61,7 +62,8 @@ def rows(found):
 def show(console, found):
     """Print the comparison of gateware and model."""
     text = ("scenario", "", "sequences that differ")
-    table = plain_table(*text[:2], "gateware", "model", "error", "stalls", "model", "error", text[2], left=text)
+    table = plain_table(*text[:2], "gateware", "model", "error", "stalls", "model", "error", "paced", text[2],
+                        left=text)
     for one in found:
         bad = abs(one.time_error) > TIME_MAX, abs(one.stall_error) > STALL_MAX
         table.add_row(
@@ -69,6 +71,7 @@ def show(console, found):
             f"{one.gateware['cycles']:,.0f}", f"{one.model['cycles']:,.0f}", _share(one.time_error, bad[0]),
             f"{one.gateware['stall_cycles']:,}", f"{one.model['stall_cycles']:,}",
             _share(one.stall_error, bad[1]) if one.stall_error else "",
+            _share(one.paced_error, one.paced_error > PACED_MAX) if one.gateware["paced_ns"] else "",
             f"[red]{escape(', '.join(one.mismatches))}[/]" if one.mismatches else "")
         for problem in one.problems:
             table.add_row(f"[red]{escape(problem)}[/]")

@@ -153,4 +153,5 @@ def preset_table():
         row("MSI-X vectors", lambda card: card.msix_vectors),
         row("PCIe tags: payload, lines", lambda card: f"{card.bulk_tags}, {card.line_tags}"),
         row("bytes of payload in descriptors", lambda card: card.inline_bytes),
+        row("descriptors that the pacer holds", lambda card: f"{card.pace_descriptors:,}"),
     ])

@@ -190,7 +190,9 @@ def test_a_flood_of_the_peer_is_bounded_and_the_rate_recovers(options):
     least = flow.algorithm.rate
     assert flow.algorithm.settings.least_mbps * 1e6 <= least < 1e9
     assert flow.end - flow.heard == 1, "one packet is always allowed"
+    begin = scene.pair.now_ns()
     scene.write()
+    assert scene.pair.now_ns() - begin > 1e6, "the card has the rate"
     for _ in range(40):
         scene.write()
     assert flow.algorithm.rate > 4 * least and len(scene.notified) <= lasted / LEAST_NS + 1

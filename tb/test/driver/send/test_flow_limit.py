@@ -14,8 +14,9 @@ from weft.driver.terms.errors import InvalidValue
 from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.qp_attr import QPAttr
 from weft.hdl.contract import wire
+from weft.hdl.contract.params import preset
 from weft.model.card.host import TimedDevice
-from weft.model.functional.host import LinkConfig
+from weft.model.functional.host import FunctionalDevice, LinkConfig
 from weft.tb.sim.pair.functional_pair import make_pair
 from weft.tb.sim.pair.operation_pair import OperationPair
 from weft.tb.test.driver.send.test_sender import loss_report
@@ -149,12 +150,13 @@ def test_a_standard_peer_gets_no_probe():
 
 
 @pytest.mark.parametrize("name", ["swift", "rate-match", "dcqcn"])
-@pytest.mark.parametrize("options", [{}, {"device_type": TimedDevice, "preset": "test"}], ids=["functional", "timed"])
-def test_in_flight_stays_below_two_products_at_the_rate_of_the_line(name, options):
-    """In products of the rate and the smallest round trip so far, whenever the card gets work."""
+@pytest.mark.parametrize("device_type", [FunctionalDevice, TimedDevice], ids=["functional", "timed"])
+def test_in_flight_stays_below_two_products_at_the_rate_of_the_line(name, device_type):
+    """Without a pacer, in products of the rate and the smallest round trip so far, whenever the card gets work."""
     config = ContextConfig(congestion=name, probe_timeout_ns=50_000, ring_log2=8)
-    pair = OperationPair(LENGTH, pair=make_pair(config, forward=LinkConfig(delay_ns=5_000), **options),
-                         path_mtu=MTU.MTU_4096)
+    pair = OperationPair(LENGTH, path_mtu=MTU.MTU_4096, pair=make_pair(
+        config, forward=LinkConfig(delay_ns=5_000), device_type=device_type,
+        preset=preset("test").with_(pace_descriptors=0)))
     data = random.Random(1).randbytes(LENGTH)
     pair.hosts[0].mr.write(data)
     sender, shares, start = pair.hosts[0].qp.sender, [], pair.pair.now_ns()

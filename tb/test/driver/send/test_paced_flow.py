@@ -19,6 +19,7 @@ from weft.model.functional.host import FunctionalDevice, LinkConfig
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.sim.pair.functional_pair import make_pair
 from weft.tb.sim.pair.operation_pair import OperationPair
+from weft.tb.sim.scenario.traffic import FixedRate, fix_rate
 from weft.tb.test.app.job.test_network_job import INCAST, run_on
 from weft.tb.test.driver.send.test_sender import loss_report
 
@@ -26,27 +27,6 @@ LINE, LENGTH, PMTU = 100e9, 1 << 20, 4096
 CARDS = pytest.mark.parametrize("device_type", [FunctionalDevice, TimedDevice], ids=["functional", "timed"])
 ALGORITHMS = pytest.mark.parametrize("name", ["swift", "rate-match"])
 WORD = (1 << 32) - 1
-
-
-class Fixed:
-    """Algorithm with a constant rate and limit."""
-
-    def __init__(self, rate, limit=1 << 40):
-        self.rate, self.limit = rate, limit
-
-    def _nothing(self, *_):
-        pass
-
-    on_ack = on_delay = on_cnp = on_loss = _nothing
-
-
-def fix(qp, rate, limit=1 << 40):
-    """Give a QP a constant rate and limit."""
-    flow = qp.sender.flow
-    flow.algorithm = Fixed(rate, limit)
-    flow._make = lambda _delay_ns: flow.algorithm
-    flow._apply()
-    qp.engine.wake()
 
 
 def paced_pair(device_type=FunctionalDevice, pool=64, *, name="swift", loss=0.0, sizes=(), seed=0, **options):
@@ -161,7 +141,7 @@ def test_a_smaller_window_allows_the_first_descriptor_alone():
     left = flow.left
     fill(sender)
     assert flow._new[0].end - left > 2
-    flow.algorithm = Fixed(LINE, flow.packet)
+    flow.algorithm = FixedRate(LINE, flow.packet)
     sender.on_ack((left - 3) % (1 << 24), 0, 20_000, came_ns=20_000)
     assert flow.limit == left and not flow.works, "two packets are in flight"
     sender.on_ack((left - 1) % (1 << 24), 0, 20_000, came_ns=20_000)
@@ -201,6 +181,13 @@ def test_the_timer_runs_while_the_only_descriptor_waits():
     sender.next_work()
     assert sender.in_card == 1 and not sender.flow.works and sender.has_work
     assert sender.deadline is not None
+
+
+def test_the_gap_is_that_of_the_rate_up_to_the_largest():
+    flow = make_sender().flow
+    for rate, ns in ((100e9, 0.08), (1e6, 8_000), (0.7e6, 8e9 / 0.7e6), (0.5e6, 12_288)):
+        flow.algorithm = FixedRate(rate)
+        assert flow.gap == round(ns * (1 << abi.PACE_SCALE)) <= abi.PACE_GAP_MAX
 
 
 def test_reports_that_match_nothing_are_counted():
@@ -293,7 +280,7 @@ def test_rate(device_type, rate):
     """Within 0.1 % of what the algorithm demands, on the line."""
     pair = paced_pair(device_type)
     frames, packets = tap(pair), 16 if rate < 1e9 else 2_560
-    fix(pair.hosts[0].qp, rate)
+    fix_rate(pair.hosts[0].qp, rate)
     write_all(pair, -(-packets * PMTU // LENGTH), min(LENGTH, packets * PMTU))
     pair.run_until(lambda: len(frames) >= packets, limit_ns=10**10)
     skip = 2 if rate < 1e9 else 1_000
@@ -337,7 +324,7 @@ def test_a_slow_qp_beside_a_fast_one(device_type):
         pair = paced_pair(device_type, qps=2)
         frames, fast, packets = tap(pair), pair.hosts[1].qps[1].qp_num, 4 * LENGTH // PMTU
         for qp, rate in zip(pair.hosts[0].qps, (1e6, 50e9), strict=True):
-            fix(qp, rate)
+            fix_rate(qp, rate)
         if slow:
             write_all(pair, 4)
         write_all(pair, 4, qp=1)
@@ -354,7 +341,7 @@ def test_a_thousand_qps_in_a_pool():
     pair = paced_pair(pool=2_048, qps=number, sizes={"qps": 2_048}, cap={"max_send_wr": 4, "max_recv_wr": 1})
     frames = tap(pair)
     for qp in pair.hosts[0].qps:
-        fix(qp, 80e6)
+        fix_rate(qp, 80e6)
     for qp in range(number):
         write_all(pair, 1, each * PMTU, qp)
     pair.run_until(lambda: len(frames) == number * each)
@@ -396,7 +383,7 @@ def test_losses(device_type, name):
     data = random.Random(seed).randbytes(LENGTH)
     pair.hosts[0].mr.write(data)
     frames, qp = tap(pair), pair.hosts[0].qp
-    fix(qp, 10e9)
+    fix_rate(qp, 10e9)
     write_all(pair, 2)
     pair.run_until(lambda: len(pair.hosts[0].cq.take(0)[1]) or not qp.engine.outstanding)
     assert pair.hosts[1].mr.read(LENGTH, 0) == data
@@ -414,7 +401,7 @@ def test_the_end_of_a_qp_frees_its_part_of_the_pool(device_type, end):
     pair = paced_pair(device_type, pool=4, qps=3)
     host, peer = pair.hosts
     for qp in host.qps[:2]:
-        fix(qp, 1e6)
+        fix_rate(qp, 1e6)
     write_all(pair, 2)
     pair.settle(50_000)
     assert paced(pair).holds(host.qp.engine) and pair.pair.devices[0].card.pacer.used
@@ -444,7 +431,7 @@ def test_a_rejected_descriptor(device_type):
     """The card discards what it has of the QP; the request fails, and the QP does not hang."""
     pair = paced_pair(device_type, qps=2)
     card = pair.pair.devices[0].card
-    fix(pair.hosts[0].qp, 1e9)
+    fix_rate(pair.hosts[0].qp, 1e9)
     write_all(pair, 2)
     pair.settle(100_000)
     key = next(key for key, entry in card.tables.mrs.items() if entry.va == pair.hosts[0].mr.buf)
@@ -489,9 +476,8 @@ def test_unpaced_qps_are_as_without_a_pacer(device_type):
 
 
 @ALGORITHMS
-def test_a_shallow_buffer_on_a_fabric(tmp_path, monkeypatch, name):
+def test_a_shallow_buffer_on_a_fabric(tmp_path, name):
     """Three timed senders into one port: nothing is lost, and the judges see no error."""
-    monkeypatch.setitem(params.PRESETS, "test", params.preset("test").with_(pace_descriptors=64))
     report = run_on(tmp_path, INCAST, 1_000_000, pmtu=4096, seed=1, congestion=name)
     assert report["ok"] and report["packets_lost"] == 0 and report["spurious_retransmissions"] == 0
     assert report["goodput_gbps"] > 60

@@ -86,11 +86,12 @@ class Env:
         self.memory, self.bad_lines = {}, set()
         self.retired, self.answered, self.tag = 0, 0, 0
         self.seen = Counter()
-        self.before_destroyed = self.before_drained = None  # coroutine functions, awaited before the event
+        self.before_destroyed = self.before_drained = self.before_flushed = None    # coroutine functions
         self.destroy = None
-        self.destroyed = self.drains = self.queries = 0
+        self.destroyed = self.flushes = self.drains = self.queries = 0
         self.overtakes = self.in_flight_most = 0
-        for loop in (self._adamap, self._drain, self._query, self._counters, self._line_reads, self._count_retires):
+        for loop in (self._adamap, self._flush, self._drain, self._query, self._counters, self._line_reads,
+                     self._count_retires):
             cocotb.start_soon(loop())
 
     async def cycles(self, most):
@@ -108,6 +109,25 @@ class Env:
             self.destroyed += 1
             await RisingEdge(self.dut.clk)
             self.dut.qp_control__destroyed.value = 0
+
+    async def _flush(self):
+        dut = self.dut
+        if not hasattr(dut, "o_flush__valid"):
+            return
+        dut.o_flush__ready.value = 0
+        while True:
+            await RisingEdge(dut.clk)
+            if not int(dut.o_flush__valid.value):
+                continue
+            qpn = int(dut.o_flush__payload.value)
+            await self.cycles(20)
+            if self.before_flushed:
+                await self.before_flushed(qpn)
+            assert int(dut.o_flush__valid.value) and not int(dut.drain_request.value)
+            dut.o_flush__ready.value = 1
+            self.flushes += 1
+            await RisingEdge(dut.clk)
+            dut.o_flush__ready.value = 0
 
     async def _drain(self):
         self.dut.drain_done.value = 0

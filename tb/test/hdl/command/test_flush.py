@@ -1,43 +1,27 @@
 """Tests of the flush of the pacer, when a QP stops sending: after the change of its state and before the drain."""
 
-import cocotb
 import pytest
-from cocotb.triggers import RisingEdge
 
-from weft.hdl.contract.abi import CommandOpcode, CommandStatus, QpState, make_qpn
+from weft.hdl.contract.abi import QpState, make_qpn
 from weft.tb.sim.flow.simulate import SIMULATORS, simulate
-from weft.tb.test.hdl.command.surroundings import PARAMS, CommandBench, start
-
-Op = CommandOpcode
+from weft.tb.test.hdl.command.surroundings import PARAMS, CommandBench, Op, Status, limit, start
 
 
-@cocotb.test(timeout_time=100, timeout_unit="us")
+@limit(100)
 async def pacer_is_flushed_before_the_drain(dut):
     env = await start(dut)
     events = []
 
-    async def flush():
-        while True:
-            await RisingEdge(dut.clk)
-            dut.o_flush__ready.value = 0
-            if int(dut.o_flush__valid.value):
-                assert not int(dut.drain_request.value)
-                await env.cycles(20)
-                assert int(dut.o_flush__valid.value) and not int(dut.drain_request.value)
-                events.append(("flush", int(dut.o_flush__payload.value),
-                               (await env.qp(int(dut.o_flush__payload.value))).state))
-                dut.o_flush__ready.value = 1
-                await RisingEdge(dut.clk)
-                dut.o_flush__ready.value = 0
+    async def flushed(qpn):
+        events.append(("flush", qpn, (await env.qp(qpn)).state))
 
     async def drained():
         events.append("drain")
 
-    env.before_drained = drained
-    cocotb.start_soon(flush())
+    env.before_flushed, env.before_drained = flushed, drained
     qpn = make_qpn(5, 3, PARAMS.qpn_width)
     await env.do(Op.QP_CREATE, qpn=qpn)
-    await env.do(Op.QP_DESTROY, CommandStatus.BAD_INDEX, qpn=qpn ^ 1 << PARAMS.qpn_width)
+    await env.do(Op.QP_DESTROY, Status.BAD_INDEX, qpn=qpn ^ 1 << PARAMS.qpn_width)
     assert not events
     await env.do(Op.QP_MODIFY, qpn=qpn, qp_state=QpState.RTS)
     assert events == ["drain"], "a QP that still sends keeps its descriptors"
@@ -52,4 +36,4 @@ async def pacer_is_flushed_before_the_drain(dut):
 
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_pacer_is_flushed(sim):
-    simulate(CommandBench(PARAMS.with_(pace_descriptors=16)), name="command_flush", cases=__file__, sim=sim)
+    simulate(CommandBench(PARAMS), name="command_processor", cases=__file__, sim=sim)

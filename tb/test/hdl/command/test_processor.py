@@ -263,3 +263,8 @@ async def reset_clears_the_tables(dut):
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_commands_are_executed_and_answered(sim):
     simulate(CommandBench(PARAMS), name="command_processor", cases=__file__, sim=sim)
+
+
+def test_processor_of_a_card_without_a_pacer():
+    simulate(CommandBench(PARAMS.with_(pace_descriptors=0)), name="command_without_pacer", cases=__file__,
+             sim=SIMULATORS[0])

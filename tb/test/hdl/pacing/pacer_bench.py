@@ -47,11 +47,15 @@ class ModelQp:
 
 
 class PacerBench:
-    """The pacer between its ports. ``stalls``: the share of cycles in which no packet is taken."""
+    """The pacer between its ports. ``stalls``: the share of cycles in which no packet is taken.
+
+    ``now`` is the card's time plus 1 us, in nanoseconds; ``step`` its increment per cycle, by default that of the card.
+    """
 
     def __init__(self, dut, stalls=0.0):
         self.dut, self.stalls, self.rng = dut, stalls, random.Random(bench_seed())
         self.cycle, self.seen = 0, Counter()
+        self.now, self.step = 0, CLOCK_PERIOD_NS
         self.qps = [ModelQp() for _ in range(QPS)]
         self.waiting = [deque(), deque()]       # descriptors that were not yet accepted
         self.held = 0
@@ -64,11 +68,6 @@ class PacerBench:
         for _ in range(200):
             await bench.tick()
         return bench
-
-    @property
-    def now(self):
-        """Nanoseconds; the card's clock starts again after 1 us."""
-        return self.cycle * CLOCK_PERIOD_NS
 
     def post(self, kind, **work):
         """Post a descriptor: 0 SEND, 1 RETRANSMIT."""
@@ -97,6 +96,7 @@ class PacerBench:
             await ReadOnly()
             self._watch()
             self.cycle += 1
+            self.now += self.step
             await RisingEdge(dut.clk)
             doorbells = {}
 
@@ -111,7 +111,7 @@ class PacerBench:
             qp = self.qps[fields["qpn"]]
             _, gap, limited, limit = qp.settings[-1]
             if name == "rate":
-                gap, limited = fields["gap"], fields.get("limited", 0)
+                gap, limited = min(fields["gap"], abi.PACE_GAP_MAX), fields.get("limited", 0)
                 if qp.next is not None:
                     qp.next = min(qp.next, self.now + qp.bytes * gap / SCALE)
             else:
@@ -195,7 +195,7 @@ class PacerBench:
         if qp.next is not None:
             assert now >= qp.next - 2**-6, f"{qp.next - now} ns early"
         qp.left.append((now, now - (qp.next or now), size))
-        earliest = now - AHEAD * CLOCK_PERIOD_NS - BURST_NS
+        earliest = now - AHEAD * self.step - BURST_NS
         qp.next = max(earliest if qp.next is None else qp.next, earliest) + size * gap / SCALE - 2**-9
         qp.bytes = size
 

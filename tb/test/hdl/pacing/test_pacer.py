@@ -7,7 +7,7 @@ from weft.hdl.contract import abi
 from weft.hdl.pacing.pacer import Pacer
 from weft.tb.sim.flow.simulate import SIMULATORS
 from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS
-from weft.tb.test.hdl.pacing.pacer_bench import BURST_NS, PARAMS, QPS, PacerBench, gap_of
+from weft.tb.test.hdl.pacing.pacer_bench import BURST_NS, PARAMS, QPS, SCALE, PacerBench, gap_of
 from weft.tb.test.hdl.transmit.agents import run
 
 PACKET = {"pmtu": 3, "remote_va": 0, "opcode": 1}     # packets of 1 KiB
@@ -184,6 +184,23 @@ async def lateness_is_made_up_within_the_burst(dut):
     assert len(soon) == 1 + BURST_NS * 10 // 8 // (1024 + 98)
     assert len(bench.qps[6].left) - 1 < len(soon) + 1500 * CLOCK_PERIOD_NS * 10 / 8 / (1024 + 98) + 1
     await bench.drain(6000)
+
+
+@cocotb.test()
+async def gaps_have_a_limit(dut):
+    """The rate 1 Mb/s is possible; a gap beyond the largest one counts as that. The time passes eight times as fast."""
+    bench = await PacerBench.start(dut)
+    bench.step = 8 * CLOCK_PERIOD_NS
+    gaps = {2: gap_of(0.001), 3: abi.PACE_GAP_MAX, 4: (1 << abi.RATE_DOORBELL.by_name["gap"].width) - 1}
+    for qpn, gap in gaps.items():
+        await bench.tick(rate={"qpn": qpn, "gap": gap})
+        bench.work(0, qpn, **PACKET, length=1)
+        bench.work(0, qpn, **PACKET, length=1)
+    await bench.drain(40_000)
+    for qpn, gap in gaps.items():
+        (first, _, size), (second, _, _) = bench.qps[qpn].left
+        waited = size * min(gap, abi.PACE_GAP_MAX) / SCALE - BURST_NS
+        assert waited <= second - first < 1.01 * waited + 2_000
 
 
 @cocotb.test()

@@ -12,7 +12,7 @@ from weft.hdl.pacing.wheel import SLOT_LOG2, TIME_BITS, slots_of
 from weft.tb.sim.flow.simulate import SIMULATORS, bench_seed, simulate
 from weft.tb.sim.stream.clock import start_clock
 
-PARAMS = preset("test").with_(pace_descriptors=16)
+PARAMS = preset("test")
 STATE, QPS, TIME = queues(PARAMS), PARAMS.qps, 1 << TIME_BITS
 REACH = slots_of(PARAMS) << SLOT_LOG2
 OLD = 1 << OLD_LOG2

@@ -22,7 +22,7 @@ from weft.tb.test.hdl.pacing.pacer_bench import BURST_NS, OVERHEAD, SCALE, gap_o
 from weft.tb.test.hdl.transmit.agents import BAD_KEY, QP_GENERATION, outcome_of, packets_of, random_work, refusal
 from weft.tb.test.hdl.transmit.test_transmit import QPS, TransmitBench, some_works
 
-PARAMS = preset("test").with_(pace_descriptors=16)
+PARAMS = preset("test")
 PLAIN = {"pmtu": 3, "remote_va": 0, "opcode": 1}       # packets of 1 KiB
 
 
@@ -246,7 +246,7 @@ async def held_back_while_disabled(dut):
 
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_paced_descriptors(sim):
-    simulate(Transmit(PARAMS), name="transmit_paced", cases=__file__, sim=sim,
+    simulate(Transmit(PARAMS), name="transmit", cases=__file__, sim=sim,
              tests="^(?!.*(latency_of_unpaced))")
 
 
@@ -275,6 +275,7 @@ def test_size_of_the_pool_is_checked():
 
 def test_unpaced_work_takes_no_cycle_more():
     runs = [simulate(verilog=elaborate(Transmit(params), "top"), name="transmit_latency", cases=__file__,
-                     sim=SIMULATORS[0], tests="latency_of_unpaced") for params in (preset("test"), PARAMS)]
+                     sim=SIMULATORS[0], tests="latency_of_unpaced")
+            for params in (PARAMS.with_(pace_descriptors=0), PARAMS)]
     assert runs[0] != runs[1]
     assert Path(runs[0], "latency").read_text() == Path(runs[1], "latency").read_text()

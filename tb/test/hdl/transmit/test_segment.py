@@ -9,7 +9,7 @@ from cocotb.triggers import RisingEdge, with_timeout
 from weft.hdl.contract import abi
 from weft.hdl.contract.abi import Reason
 from weft.hdl.contract.params import preset
-from weft.hdl.part.layouts import TxSegment
+from weft.hdl.part.layouts import WORK, tx_segment
 from weft.hdl.transmit.segment import Segmenter
 from weft.tb.sim.flow.simulate import SIMULATORS, bench_seed
 from weft.tb.sim.stream.clock import start_clock
@@ -17,10 +17,12 @@ from weft.tb.sim.stream.stream import StreamSink, StreamSource
 from weft.tb.test.hdl.transmit.agents import entries_of, packets_of, random_inline, random_work, refusal, run
 
 PARAMS = preset("test")
+SEGMENT = tx_segment(paced=True)
 SAME = ("sqpn", "dqpn", "lkey", "rkey", "imm", "dst_mac", "dst_ip", "sport", "ect")
 OWN = ("opcode", "psn", "rsn", "has_imm", "ack_req", "local_va", "remote_va", "length", "last")
 SILENT = {"length": 0, "last": 1, "inline": 0, "ring": 1, "reason": Reason.BAD_DESCRIPTOR}
 INLINE = range(6)       # of every 16 descriptors
+PACED = range(10, 14)
 
 
 def flat(packet):
@@ -40,8 +42,13 @@ def flat_entries(work):
     return [SILENT] * (len(work.get("payload", b"")) > abi.INLINE_HEAD_BYTES) + packets
 
 
+def paced_entry(work, refused):
+    """Return the expected fields of the packet of a descriptor for the pacer."""
+    return flat(packets_of(work | {"pmtu": 0}, qps=PARAMS.qps)[0]) if refused else SILENT
+
+
 def seen(value, expected):
-    segment = TxSegment.from_bits(value)
+    segment = SEGMENT.from_bits(value)
     job, data = segment.job, segment.data.to_bytes(abi.BLOCK_BYTES, "little")
     if job.silent:
         return {name: getattr(job.packet, name) for name in SILENT if name != "reason"} | {"reason": Reason(job.reason)}
@@ -51,6 +58,7 @@ def seen(value, expected):
 
 
 def works(rng, count):
+    """Yield random descriptors, every sixteenth of a kind."""
     for number in range(count):
         inline = number % 16 in INLINE
         work = (random_inline if inline else random_work)(
@@ -64,7 +72,19 @@ def works(rng, count):
         elif number % 16 < 5:      # one with a matching INLINE_DATA entry, and one without
             length = rng.randint(*[(1, abi.INLINE_HEAD_BYTES), (abi.INLINE_HEAD_BYTES + 1, abi.INLINE_MAX)][number % 2])
             work |= {"length": length, "payload": rng.randbytes(length)}
+        elif number % 16 in PACED:
+            work["paced"] = 1
         yield work
+
+
+async def pace(dut, rng, taken):
+    """Take descriptors for the pacer, or refuse them; note both."""
+    while True:
+        ready, refused = rng.getrandbits(1), rng.getrandbits(1)
+        dut.o_pace__ready.value, dut.refused.value = ready, refused
+        await RisingEdge(dut.clk)
+        if ready and int(dut.o_pace__valid.value):
+            taken.append((WORK.from_bits(int(dut.o_pace__payload.value)), refused))
 
 
 @cocotb.test()
@@ -72,11 +92,17 @@ async def cuts_like_brute_force(dut):
     rng = random.Random(bench_seed())
     await start_clock(dut)
     source, sink = StreamSource(dut, "i", dut.clk, rng=rng), StreamSink(dut, "o", dut.clk, rng=rng)
+    taken = []
+    cocotb.start_soon(pace(dut, rng, taken))
     for pause in (0.3, 0):
         source.pause = sink.pause = pause
-        expected = []
+        expected, to_pace = [], {}
         for work in works(rng, 48):
-            expected += flat_entries(work)
+            if work.get("paced") and not pause:
+                continue
+            if work.get("paced"):
+                to_pace[len(expected)] = work
+            expected += [None] if work.get("paced") else flat_entries(work)
             for entry in entries_of(work, rng):
                 source.send_nowait(entry)
         before, cycles = sink.received, 0
@@ -84,6 +110,11 @@ async def cuts_like_brute_force(dut):
             await RisingEdge(dut.clk)
             cycles += sink.received > before
         got = await with_timeout(sink.recv_many(len(expected)), 1, "us")
+        for (place, work), (entry, refused) in zip(to_pace.items(), taken, strict=True):
+            expected[place] = paced_entry(work, refused)
+            assert (entry.psn, entry.length, entry.remote_va) == (work["psn"], work["length"], work["remote_va"])
+        assert not to_pace or {refused for _, refused in taken} == {0, 1}
+        taken.clear()
         got = [seen(value, e) for value, e in zip(got, expected, strict=True)]
         assert got == expected
         assert {e["length"] == 0 for e in expected} == {e["reason"] == Reason.OK for e in expected} == {True, False}

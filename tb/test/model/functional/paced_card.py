@@ -73,8 +73,11 @@ class PacedCard:
         """Set the rate of a QP in bit/s, 0 for none, and the PSN of its limit."""
         if limit is not None:
             self._write("limit", abi.LIMIT_DOORBELL, qpn=self.index(qp), psn=limit % (1 << 32))
-        self._write("rate", abi.RATE_DOORBELL, qpn=self.index(qp), gap=gap_of(bps) if bps else 0,
-                    limited=int(limit is not None))
+        self.set_gap(qp, gap_of(bps) if bps else 0, limited=int(limit is not None))
+
+    def set_gap(self, qp, gap, limited=0):
+        """Write the rate of a QP as RATE_DOORBELL has it."""
+        self._write("rate", abi.RATE_DOORBELL, qpn=self.index(qp), gap=gap, limited=limited)
 
     def _write(self, name, layout, **fields):
         self.device.write64(abi.REGISTER[f"{name}_doorbell"].offset,

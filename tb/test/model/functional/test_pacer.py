@@ -215,6 +215,20 @@ def test_a_disabled_card_sends_nothing(device):
 
 
 @CARDS
+def test_a_larger_gap_counts_as_the_largest(device):
+    waits = []
+    for gap in (abi.PACE_GAP_MAX, (1 << abi.RATE_DOORBELL.by_name["gap"].width) - 1):
+        card = PacedCard(device)
+        card.set_gap(0, gap)
+        card.work(0, 1)
+        card.work(0, 1)
+        card.run(2e6, 1e4)
+        first, second = (end for end, *_ in card.frames)
+        waits.append(second - first)
+    assert waits[0] == waits[1] == pytest.approx((1 + OVERHEAD_BYTES) * (abi.PACE_GAP_MAX >> abi.PACE_SCALE), rel=0.005)
+
+
+@CARDS
 def test_without_a_pacer_paced_work_is_rejected(device):
     card = PacedCard(device, pool=0)
     card.pace(0, 1e6)

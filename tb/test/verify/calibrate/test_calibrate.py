@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from weft.model.card.pacer import SLOT_NS
 from weft.tb.sim.flow import figures
 from weft.tb.sim.scenario import runs
 from weft.tb.sim.scenario.compare import Comparison, worst
@@ -27,7 +28,7 @@ def test_scenarios_differ_and_are_separate_from_the_fitted_ones():
     chosen_by = [replace(scenario, name="", judges=True) for scenario in FIT]
     assert not [scenario.name for scenario in JUDGE if replace(scenario, name="") in chosen_by and scenario.loss]
     for axis in ("pmtu", "message_bytes", "qps", "loss", "burst", "again", "latency_ns", "jitter", "stall", "depth",
-                 "watermark", "both", "rtt_us", "node_age_ns", "inline"):
+                 "watermark", "both", "rtt_us", "node_age_ns", "inline", "paced_gbps"):
         assert len({getattr(scenario, axis) for scenario in ALL}) > 1, f"{axis} is the same everywhere"
 
 
@@ -103,7 +104,10 @@ def test_errors_are_relative_to_the_gateware(small):
     assert altered(small, sequences={**small["sequences"], name: []}).mismatches == [name]
     assert altered(small, sequences={**small["sequences"], "more": [1]}).mismatches == ["more"]
     fit = Comparison(replace(SMALL, judges=False), small, {**small, "cycles": 0})
-    assert worst([same, slow, fit]) == (2, slow.time_error, slow.stall_error, 0)
+    assert worst([same, slow, fit]) == (2, slow.time_error, slow.stall_error, 0, 0)
+    paced = [{**small, "paced_ns": {"a 1": ns}} for ns in (1000, 1003 + SLOT_NS)]
+    assert Comparison(SMALL, *paced).paced_error == pytest.approx(0.003)
+    assert Comparison(SMALL, small, paced[0]).paced_error == 1
 
 
 class _Fake:
@@ -126,12 +130,14 @@ def test_command_shows_both_and_stores_the_figures(monkeypatch, tmp_path, capsys
     assert [one["name"] for one in kept] == ["small", "chosen"] and kept[0]["scenario"]["loss"] == SMALL.loss
     found = {row["name"]: row["value"] for row in json.loads((tmp_path / "bench.json").read_text())}
     assert found == {"calibration_scenarios": 1, "calibration_time_error_max": 0.0,
-                     "calibration_stall_error_max": 0.0, "calibration_sequence_mismatches": 0}
+                     "calibration_stall_error_max": 0.0, "calibration_paced_error_max": 0.0,
+                     "calibration_sequence_mismatches": 0}
 
 
 @pytest.mark.parametrize(("changes", "words"), [
     ({"cycles": 1.0}, "calibration_time_error_max"), ({"stall_cycles": 1000}, "calibration_stall_error_max"),
-    ({"sequences": {}}, "calibration_sequence_mismatches"), ({"problems": ["bytes"]}, "something went wrong in small")])
+    ({"sequences": {}}, "calibration_sequence_mismatches"), ({"paced_ns": {"a 1": 1}}, "calibration_paced_error_max"),
+    ({"problems": ["bytes"]}, "something went wrong in small")])
 def test_command_fails_on_a_difference(monkeypatch, tmp_path, capsys, changes, words):
     monkeypatch.setattr(_Fake, "changes", changes)
     monkeypatch.setattr(command, "Gateware", _Fake)
