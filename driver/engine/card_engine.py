@@ -96,7 +96,8 @@ class CardEngine:
         self._status_taken = None      # last contents that were processed
         self._around = (b"", b"")      # its bytes before and after the index of the SEND ring
         self._round_due, self._last_cons = 0, None     # latest time of the next round; see TransmitTurns
-        self.nic = SimpleNic(device, self.rings[Ring.NIC_TX], self.rings[Ring.NIC_RX], slot_log2=config.nic_slot_log2)
+        self.nic = SimpleNic(device, self.rings[Ring.NIC_TX], self.rings[Ring.NIC_RX], slot_log2=config.nic_slot_log2,
+                             inline=inline_bytes > 0)
         self.host_qpns = HostQpns(device, taken=lambda is_host: any(map(is_host, self.qps.numbers)))
         self.qps = QpTable(max_qp, config.random, reserved=self.host_qpns)
         self.reports = ReportWorker(self.rings[Ring.META_REPORT], self.qps.find)
@@ -333,8 +334,8 @@ class CardEngine:
     def before_wait(self, timeout_ns):
         """Return how long a wait for the card may last, at most ``timeout_ns``: until a timer is due, or a poll.
 
-        Interrupts are armed only for a wait of more than ``tx_poll_ns``: for a shorter one, polling saves the register
-        write.
+        Interrupts are armed only for a wait of more than ``tx_poll_ns``, or while the card has no work of a QP: for a
+        shorter one, polling saves the register write.
         """
         now = self.device.now_ns()
         poll_ns = self.config.tx_poll_ns
@@ -345,7 +346,7 @@ class CardEngine:
             timeout_ns = poll_ns
         if self._awaited:
             timeout_ns = min(timeout_ns, self._watch.due - now)
-        if timeout_ns > poll_ns and self.fatal is None:
+        if (timeout_ns > poll_ns or not self._turns.unannounced) and self.fatal is None:
             for ring in abi.CARD_TO_HOST:
                 self.rings[ring].arm()
         return timeout_ns

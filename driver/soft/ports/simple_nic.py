@@ -35,7 +35,7 @@ class SimpleNicPort(Inbox):
     def space(self):
         """Number of frames that the NIC_TX ring takes now, 0 if frames are queued in software."""
         nic = self.context.engine.nic
-        return 0 if nic.busy else nic.tx.space
+        return 0 if nic.queue else nic.tx.space
 
     def send(self, frame):
         """Hand a frame to the card."""
