@@ -80,7 +80,7 @@ class HostToCardRing(_Ring):
 
     :meth:`push` adds descriptors. :meth:`ring_doorbell` stores all of them at once and notifies the card.
     :meth:`advance` returns the cookies of retired descriptors. If ring and device permit it, a single descriptor for a
-    card that has retired all others is written to the card itself as well, which then need not read it from memory.
+    card that has no others to read is written to the card itself as well, which then need not read it from memory.
     """
 
     def __init__(self, device, ring, log2):
@@ -141,14 +141,14 @@ class HostToCardRing(_Ring):
         self._new += len(descriptors)
         self.prod += len(descriptors)
 
-    def ring_doorbell(self):
-        """Store the pushed descriptors and notify the card of them."""
+    def ring_doorbell(self, pushes=True):
+        """Store the pushed descriptors and notify the card of them. Without ``pushes`` it reads them from memory."""
         newest = self.store() if self._pushed else b""
         if self._rung != self.prod:
             first, self._rung = self._rung, self.prod
             whole = len(newest) == (self.prod - first) * abi.BLOCK_BYTES     # no wrap-around at the end of the ring
             # `cons` > 0 shows that the ring is running: the card rejects entries for one that is not.
-            if self._page is not None and self._new == 1 and whole and 0 < self.cons >= self._told:
+            if pushes and self._page is not None and self._new == 1 and whole and 0 < self.cons >= self._told:
                 for at in range(0, len(newest), abi.BLOCK_BYTES):
                     self._send(first + at // abi.BLOCK_BYTES, newest[at:at + abi.BLOCK_BYTES])
             else:

@@ -6,7 +6,6 @@ from typing import NamedTuple
 from weft.hdl.contract import abi, wire
 
 from ..terms.errors import InvalidValue, QueueFull
-from .ring import ENTRIES_MAX
 from .words import place, words
 
 _NIC_TX = words(abi.NIC_TX, "address", "length")
@@ -81,10 +80,12 @@ class SimpleNic:
         self.queue.clear()
         self._waiting.clear()
 
-    def send(self, frame, owner=None, sent=None):
+    def send(self, frame, owner=None, sent=None, at_once=False):
         """Queue a frame (without FCS). The limit of queued frames applies to each ``owner`` separately.
 
-        ``sent()`` is called when the card has sent the frame, unless the card is reset before.
+        ``sent()`` is called when the card has sent the frame, unless the card is reset before. A frame that leaves
+        ``at_once`` is pushed to an idle ring; this costs a register write for each of its entries, but no read of host
+        memory.
 
         Raises
         ------
@@ -100,17 +101,22 @@ class SimpleNic:
             raise QueueFull(f"{self.QUEUED_MAX} frames wait for the NIC_TX ring")
         self.queue.append((owner, frame, sent))
         self._waiting[owner] = waiting + 1
+        if at_once:
+            self.flush(pushes=True)
+
+    def _entries(self, frame):
+        return 1 + (abi.FRAME_HEAD_BYTES < len(frame) <= self._inline_max)
 
     @property
     def busy(self):
         """True if frames are in the card or wait for ring space."""
         return bool(self.queue) or self.tx.prod != self.tx.cons
 
-    def flush(self):
+    def flush(self, pushes=False):
         """Pass queued frames to the card as far as the ring has space."""
         if not self.queue:
             return
-        while self.queue and self.tx.space >= ENTRIES_MAX:
+        while self.queue and self.tx.space >= self._entries(self.queue[0][1]):
             owner, frame, sent = self.queue.popleft()
             self._waiting[owner] -= 1
             if not self._waiting[owner]:
@@ -121,7 +127,7 @@ class SimpleNic:
             at = self.tx.prod % self.tx.depth * self.slot_bytes
             self.tx_slots.write(at, frame)
             self.tx.push(_NIC_TX.pack(self.tx_slots.physical(at), len(frame)), sent)
-        self.tx.ring_doorbell()
+        self.tx.ring_doorbell(pushes)
 
     def poll(self):
         """Return the frames that arrived, at most a ring of them, as (:class:`ReceivedFrame`, bytes)."""
