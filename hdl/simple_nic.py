@@ -1,5 +1,7 @@
 """Simple NIC: raw Ethernet frames between host memory and the MAC."""
 
+from types import SimpleNamespace
+
 from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -14,6 +16,8 @@ from .part.layouts import (
     FRAME_LENGTH_WIDTH,
     NIC_RX,
     NIC_TX,
+    NIC_TX_DATA,
+    NIC_TX_INLINE,
     PAYLOAD_MAX,
     Beat,
     DmaRequest,
@@ -23,8 +27,9 @@ from .part.registers import register_port
 from .part.stream import Fifo
 from .ring.size import INDEX_WIDTH
 
-FRAME_MAX = 9216
 IN_FLIGHT = 4              # NIC_TX frames being read; NIC_RX frames being written
+HEAD_BITS = NIC_TX_INLINE["data"].width
+READ, REJECTED, SILENT, INLINE = range(4)      # a NIC_TX descriptor: its frame is read, or what is done instead
 
 
 class _Move(data.Struct):
@@ -36,9 +41,12 @@ class SimpleNicTx(wiring.Component):
     """Reads the frames of NIC_TX descriptors and sends them.
 
     Reads of up to 4 frames are in flight. One beat per cycle, latency 1 after the DMA data; a descriptor
-    takes 2 cycles and one more per 4096 bytes. Frames shorter than 60 bytes are padded with zeros. A frame whose read
-    failed ends with ``error``: the sink must drop it. Descriptors with a bad length are rejected. Descriptors
-    are retired in order, when their frame was read.
+    takes 2 cycles and one more per 4096 bytes. A frame whose read failed ends with ``error``: the sink must drop it.
+    Descriptors with a bad length or opcode are rejected. Descriptors are retired in order, when their frame was read.
+
+    A NIC_TX_INLINE, with the NIC_TX_DATA before it, has its frame: the first beat leaves 2 cycles after the descriptor
+    came. One such frame is kept while frames before it are being read, and the next inline descriptors wait for it. A
+    card without inline payload rejects them.
 
     Parameters
     ----------
@@ -47,13 +55,13 @@ class SimpleNicTx(wiring.Component):
     Members
     -------
     i : In(stream.Signature(512))
-        NIC_TX descriptors.
+        NIC_TX, NIC_TX_INLINE and NIC_TX_DATA descriptors.
     o_bulk_request : Out(stream.Signature(DmaRequest))
         One group per frame.
     i_bulk : In(stream.Signature(Beat))
         The frames.
     o : Out(stream.Signature(Beat))
-        The frames, padded.
+        The frames.
     retire : Out(1)
         The oldest descriptor is finished.
     idle : Out(1)
@@ -75,22 +83,27 @@ class SimpleNicTx(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.pending = pending = Fifo(1, IN_FLIGHT)    # in order; 1: rejected
+        m.submodules.pending = pending = Fifo(range(4), IN_FLIGHT)    # kinds of descriptors, in order
 
         descriptor = data.View(NIC_TX, self.i.payload)
+        kind, waits, accepted = Signal(range(4)), Signal(), Signal()
         address, left = Signal(64), Signal(FRAME_LENGTH_WIDTH)
         request, final = self.o_bulk_request.p, Signal()
+        m.d.comb += [
+            kind.eq(Mux((descriptor.opcode == abi.NicTxOpcode.FRAME) & (descriptor.length >= wire.ETH.size_bytes)
+                        & (descriptor.length <= abi.FRAME_MAX), READ, REJECTED)),
+            accepted.eq(self.i.valid & self.i.ready),
+        ]
         with m.FSM() as fsm:
             with m.State("CHECK"):
-                # waits for a descriptor and space in the queue
-                bad = (descriptor.length < wire.ETH.size_bytes) | (descriptor.length > FRAME_MAX)
+                # waits for a descriptor, and for space for it
                 m.d.comb += [
-                    pending.i.payload.eq(bad),
-                    pending.i.valid.eq(self.i.valid),
-                    self.i.ready.eq(pending.i.ready),
+                    pending.i.payload.eq(kind),
+                    pending.i.valid.eq(self.i.valid & ~waits),
+                    self.i.ready.eq(pending.i.ready & ~waits),
                 ]
                 m.d.sync += [address.eq(descriptor.address), left.eq(descriptor.length)]
-                with m.If(self.i.valid & self.i.ready & ~bad):
+                with m.If(accepted & (kind == READ)):
                     m.next = "READ"
             with m.State("READ"):
                 # waits for the requests to be accepted
@@ -106,40 +119,70 @@ class SimpleNicTx(wiring.Component):
                     with m.If(final):
                         m.next = "CHECK"
 
-        # Frames come back: pad and pass on.
-        first = Signal(init=1)
-        load, short, rejected = Signal(), Signal(), Signal()
-        beat = self.i_bulk.p
-        pad_empty = BEAT_BYTES - wire.MIN_FRAME_BYTES
+        # Frames leave in order: those that were read, and inline ones.
+        load, reads, ends = Signal(), Signal(), Signal()
+        oldest = [Signal(name=f"oldest_{name}") for name in ("read", "rejected", "silent", "inline")]
+        beat = Signal(Beat)
         m.d.comb += [
             load.eq(~self.o.valid | self.o.ready),
-            short.eq(first & beat.last & (beat.empty > pad_empty)),
-            rejected.eq(pending.o.valid & pending.o.payload),
-            self.i_bulk.ready.eq(load & pending.o.valid & ~rejected),
+            *(signal.eq(pending.o.valid & (pending.o.payload == code)) for code, signal in enumerate(oldest)),
+            self.i_bulk.ready.eq(load & oldest[READ]), reads.eq(self.i_bulk.valid & self.i_bulk.ready),
+            beat.eq(self.i_bulk.payload),
         ]
+        leaves = Signal()
+        m.d.comb += leaves.eq(load & oldest[INLINE])
+        if self.params.inline_bytes:
+            self._inline(m, SimpleNamespace(kind=kind, waits=waits, accepted=accepted, beat=beat, leaves=leaves,
+                                            chosen=oldest[INLINE]))
         m.d.sync += self.drop.stb.eq(0)
-        with m.If(self.o.ready):
-            m.d.sync += self.o.valid.eq(0)
-        with m.If(self.i_bulk.valid & self.i_bulk.ready):
-            m.d.sync += [self.o.payload.eq(beat), self.o.valid.eq(1), first.eq(beat.last)]
-            with m.If(short):
-                kept = [beat.data[8 * b:8 * b + 8] & (b < BEAT_BYTES - beat.empty).replicate(8)
-                        for b in range(BEAT_BYTES)]
-                m.d.sync += [self.o.p.data.eq(Cat(kept)), self.o.p.empty.eq(pad_empty)]
+        with m.If(load):
+            m.d.sync += [self.o.payload.eq(beat), self.o.valid.eq(reads | leaves)]
 
         # The host's buffer is free again when the last beat was read.
-        finished = self.i_bulk.valid & self.i_bulk.ready & beat.last
         m.d.comb += [
-            pending.o.ready.eq(finished | rejected),
+            ends.eq((reads | leaves) & beat.last),
+            pending.o.ready.eq(ends | oldest[REJECTED] | oldest[SILENT]),
             self.retire.eq(pending.o.valid & pending.o.ready),
             self.idle.eq(~pending.o.valid & ~self.o.valid & fsm.ongoing("CHECK")),
         ]
-        with m.If(self.retire & (rejected | beat.error)):
+        with m.If(self.retire & (oldest[REJECTED] | (oldest[READ] & beat.error))):
             m.d.sync += [
                 self.drop.stb.eq(1),
-                self.drop.reason.eq(Mux(rejected, abi.Reason.BAD_DESCRIPTOR, abi.Reason.DMA_ERROR)),
+                self.drop.reason.eq(Mux(oldest[REJECTED], abi.Reason.BAD_DESCRIPTOR, abi.Reason.DMA_ERROR)),
             ]
         return m
+
+    def _inline(self, m, s):
+        """Keep an inline frame until it leaves: decide about its descriptors, and select its beats.
+
+        Signals ``s``: ``kind`` of the descriptor at the input, whether it ``waits``, whether it is ``accepted``;
+        whether an inline frame is ``chosen`` to leave, whether its ``beat`` ``leaves``.
+        """
+        head, rest = data.View(NIC_TX_INLINE, self.i.payload), data.View(NIC_TX_DATA, self.i.payload)
+        kept, kept_rest, length = Signal(HEAD_BITS), Signal(HEAD_BITS), Signal(range(abi.FRAME_INLINE_MAX + 1))
+        number, has_rest = Signal(rest.number.shape()), Signal()       # of the newest descriptor, if a NIC_TX_DATA
+        taken, second = Signal(), Signal()          # there is a frame; its first beat has left
+        lost = (head.length > abi.FRAME_HEAD_BYTES) & ~(has_rest & (head.number == number))
+        m.d.comb += s.waits.eq(taken & (head.opcode != abi.NicTxOpcode.FRAME))
+        with m.If(rest.opcode == abi.NicTxOpcode.DATA):
+            m.d.comb += s.kind.eq(SILENT)
+        with m.If((head.opcode == abi.NicTxOpcode.INLINE) & (head.length >= wire.ETH.size_bytes)
+                  & (head.length <= abi.FRAME_INLINE_MAX) & ~lost):
+            m.d.comb += s.kind.eq(INLINE)
+        with m.If(s.accepted):
+            m.d.sync += has_rest.eq(s.kind == SILENT)
+        with m.If(s.accepted & (s.kind == SILENT)):
+            m.d.sync += [kept_rest.eq(rest.data), number.eq(rest.number)]
+        with m.If(s.accepted & (s.kind == INLINE)):
+            m.d.sync += [kept.eq(head.data), length.eq(head.length), taken.eq(1)]
+
+        begins, ends, last = Cat(kept, kept_rest)[:BEAT_BITS], kept_rest[BEAT_BITS - HEAD_BITS:], Signal()
+        m.d.comb += last.eq(second | (length <= BEAT_BYTES))
+        with m.If(s.chosen):
+            m.d.comb += [s.beat.data.eq(Mux(second, ends, begins)), s.beat.last.eq(last), s.beat.error.eq(0),
+                         s.beat.empty.eq(Mux(last, -length, 0))]
+        with m.If(s.leaves):
+            m.d.sync += [second.eq(~last), taken.eq(~last)]
 
 
 class SimpleNicRx(wiring.Component):

@@ -80,6 +80,8 @@ class CardEngine:
         Called when the card fails, before the pending operations end.
     fatal : str or None
         Reason for which the card is unusable until it is reset.
+    marked : set
+        QPs whose congestion control has marks as its signal.
     stopped : bool
         Set by a handler: the card has no outstanding access, so memory that it used may be freed.
     """
@@ -96,7 +98,8 @@ class CardEngine:
         self._status_taken = None      # last contents that were processed
         self._around = (b"", b"")      # its bytes before and after the index of the SEND ring
         self._round_due, self._last_cons = 0, None     # latest time of the next round; see TransmitTurns
-        self.nic = SimpleNic(device, self.rings[Ring.NIC_TX], self.rings[Ring.NIC_RX], slot_log2=config.nic_slot_log2)
+        self.nic = SimpleNic(device, self.rings[Ring.NIC_TX], self.rings[Ring.NIC_RX], slot_log2=config.nic_slot_log2,
+                             inline=inline_bytes > 0)
         self.host_qpns = HostQpns(device, taken=lambda is_host: any(map(is_host, self.qps.numbers)))
         self.qps = QpTable(max_qp, config.random, reserved=self.host_qpns)
         self.reports = ReportWorker(self.rings[Ring.META_REPORT], self.qps.find)
@@ -105,7 +108,7 @@ class CardEngine:
                                      card_cons=lambda: unpack_status(self.status.read(0, abi.BLOCK_BYTES)).command_cons)
         self.lender = None
         self.balancers, self.raw_frame_handlers, self.fatal_handlers, self.services = [], [], [], []
-        self.fatal, self.stopped = None, False
+        self.fatal, self.stopped, self.marked = None, False, set()
         self.listeners = 0      # programs that wait for an asynchronous event, such as a failure of the card
         self._watch = Watchdog(device, config.silence_ns)
         self.counts = collections.Counter()
@@ -146,6 +149,7 @@ class CardEngine:
             self.qps.remove(qp)
         self.lender.windows.forget()
         self._turns.clear()
+        self.marked.clear()
         self.status.write(0, bytes(abi.BLOCK_BYTES))
         self._status_taken, self._round_due = None, 0
         for ring in self.rings.values():
@@ -334,7 +338,7 @@ class CardEngine:
         """Return how long a wait for the card may last, at most ``timeout_ns``: until a timer is due, or a poll.
 
         Interrupts are armed only for a wait of more than ``tx_poll_ns``: for a shorter one, polling saves the register
-        write.
+        write. With QPs that react to marks they are armed for every wait, unless an end of work is polled for.
         """
         now = self.device.now_ns()
         poll_ns = self.config.tx_poll_ns
@@ -345,7 +349,7 @@ class CardEngine:
             timeout_ns = poll_ns
         if self._awaited:
             timeout_ns = min(timeout_ns, self._watch.due - now)
-        if timeout_ns > poll_ns and self.fatal is None:
+        if (timeout_ns > poll_ns or self.marked and not self._turns.unannounced) and self.fatal is None:
             for ring in abi.CARD_TO_HOST:
                 self.rings[ring].arm()
         return timeout_ns
@@ -454,12 +458,17 @@ class CardEngine:
     def remove_qp(self, qp):
         """Remove ``qp``, which the card no longer has."""
         self.qps.remove(qp)
+        self.marked.discard(qp)
         self.stop_sending(qp)
         self.paced.discarded(qp)
         self.loopback.forget(qp)
 
     def send_control(self, qp, frame):
-        """Queue a control frame of a QP, or drop it if the queue is full or the peer is unresolved: any may be lost."""
+        """Queue a control frame of a QP, or drop it if the queue is full or the peer is unresolved: any may be lost.
+
+        Notifications of congestion leave at once, and all control frames of a QP that reacts to them: one that the card
+        must read would delay the next ones.
+        """
         if qp.looped:
             self.loopback.send_control(qp, frame)
             self.counts[_NAME[frame.opcode]] += 1
@@ -469,7 +478,7 @@ class CardEngine:
             self.neighbours.want(qp.path.ip, self.device.now_ns())
             return
         try:
-            self.nic.send(qp.control_frame(frame), qp)
+            self.nic.send(qp.control_frame(frame), qp, at_once=frame.opcode is wire.Opcode.CNP or qp.ect)
             self.counts[_NAME[frame.opcode]] += 1
         except BufferError:
             self.counts["control_frames_dropped"] += 1

@@ -88,7 +88,7 @@ class QpEngine:
         self.on_card = self.in_error = self.leaving = self.draining = self.looped = False
         self._notify, self._notify_drained, self._received = notify, False, False
         self.card_notified = None
-        self._ect = False            # switches may mark what the sender sends
+        self.ect = False            # switches may mark what the sender sends
         self._port = self._ports = None      # port taken instead of the first one; source of those of answers
         self._asked = []             # ports of questions
         self._pace = self._pace_limit = None     # gap and limit that the pacer has
@@ -116,7 +116,8 @@ class QpEngine:
         self.sender = self._resources.sender = sender
         sender.in_turn = self.operations.fail_in_turn
         if sender.flow is not None and sender.flow.ect:
-            self._ect, self._header_template = True, None
+            self.ect, self._header_template = True, None
+            self.card.marked.add(self)
         if sender.paced:
             self._resources.inline_bytes, self._header_template = 0, None
             self._write_pace()
@@ -445,7 +446,7 @@ class QpEngine:
     def header_template(self):
         """Header template of everything that the QP sends; renewed when :attr:`path` changes."""
         if self._header_template is None or self._header_template.path is not self.path:
-            self._header_template = HeaderTemplate(self.path, self.card, self.index, self.sport, ect=self._ect,
+            self._header_template = HeaderTemplate(self.path, self.card, self.index, self.sport, ect=self.ect,
                                                    paced=self.sender is not None and self.sender.paced)
         return self._header_template
 

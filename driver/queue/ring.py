@@ -80,21 +80,24 @@ class HostToCardRing(_Ring):
 
     :meth:`push` adds descriptors. :meth:`ring_doorbell` stores all of them at once and notifies the card.
     :meth:`advance` returns the cookies of retired descriptors. If ring and device permit it, a single descriptor for a
-    card that has retired all others is written to the card itself as well, which then need not read it from memory.
+    card that has no others to read is written to the card itself as well, which then need not read it from memory.
     """
 
     def __init__(self, device, ring, log2):
         super().__init__(device, ring, log2)
         self._cookies = collections.deque()
         self._pushed = []   # entries since the last doorbell
-        self._rung = self._parts = self._new = 0     # index at the doorbell; parts; new descriptors
-        self._sends = ring is abi.PUSH_RING and device.pushes
+        self._rung = self._told = 0     # indices after the newest entry, and after the newest one that the card reads
+        self._parts = self._new = 0     # parts; new descriptors
+        self._page = None
+        if ring in abi.PUSH_RINGS and device.pushes:
+            self._page = abi.PUSH_BASE + abi.PUSH_RINGS.index(ring) * abi.PUSH_PAGE_BYTES
 
     def clear(self):
         super().clear()
         self._cookies.clear()
         self._pushed.clear()
-        self._rung = self._parts = self._new = 0
+        self._rung = self._told = self._parts = self._new = 0
 
     @property
     def space(self):
@@ -138,23 +141,24 @@ class HostToCardRing(_Ring):
         self._new += len(descriptors)
         self.prod += len(descriptors)
 
-    def ring_doorbell(self):
-        """Store the pushed descriptors and notify the card of them."""
+    def ring_doorbell(self, pushes=True):
+        """Store the pushed descriptors and notify the card of them. Without ``pushes`` it reads them from memory."""
         newest = self.store() if self._pushed else b""
         if self._rung != self.prod:
             first, self._rung = self._rung, self.prod
             whole = len(newest) == (self.prod - first) * abi.BLOCK_BYTES     # no wrap-around at the end of the ring
             # `cons` > 0 shows that the ring is running: the card rejects entries for one that is not.
-            if self._sends and self._new == 1 and whole and 0 < self.cons == first:
+            if pushes and self._page is not None and self._new == 1 and whole and 0 < self.cons >= self._told:
                 for at in range(0, len(newest), abi.BLOCK_BYTES):
                     self._send(first + at // abi.BLOCK_BYTES, newest[at:at + abi.BLOCK_BYTES])
             else:
+                self._told = self.prod
                 self.device.write32(self.registers["prod"], self._wrap(self.prod))
             self._new = 0
 
     def _send(self, index, entry):
         """Write an entry to the card itself."""
-        self.device.write_block(abi.PUSH_BASE + self._wrap(index) % abi.PUSH_WINDOWS * abi.BLOCK_BYTES, entry)
+        self.device.write_block(self._page + self._wrap(index) % abi.PUSH_WINDOWS * abi.BLOCK_BYTES, entry)
 
     @property
     def unfinished(self):

@@ -9,8 +9,25 @@ from ..terms.errors import InvalidValue, QueueFull
 from .words import place, words
 
 _NIC_TX = words(abi.NIC_TX, "address", "length")
+_NUMBER, _NUMBERS = place(abi.NIC_TX_INLINE, "phase", 64, "number")
+_LENGTH, _ = place(abi.NIC_TX_INLINE, "phase", 64, "length")
+_OPCODE, _ = place(abi.NIC_TX_INLINE, "phase", 64, "opcode")
+_BODY_AT = abi.NIC_TX_INLINE.offset_of("data") // 8
+
 _NIC_RX = words(abi.NIC_RX, ("phase", 8), "length", "time_ns")
 _ROCE, _HOST = (place(abi.NIC_RX, "phase", 8, name)[0] for name in ("roce", "host"))
+
+
+def _inline(frame, number):
+    """Return the entries of a frame of at most ``abi.FRAME_INLINE_MAX`` bytes: one, or two if it needs them."""
+    number = (number & _NUMBERS) << _NUMBER
+    head, rest = frame[:abi.FRAME_HEAD_BYTES], frame[abi.FRAME_HEAD_BYTES:]
+    entry = _entry(abi.NicTxOpcode.INLINE << _OPCODE | number | len(frame) << _LENGTH, head)
+    return _entry(abi.NicTxOpcode.DATA << _OPCODE | number, rest) + entry if rest else entry
+
+
+def _entry(word, body):
+    return word.to_bytes(_BODY_AT, "little") + bytes(body).ljust(abi.BLOCK_BYTES - _BODY_AT, b"\0")
 
 
 class ReceivedFrame(NamedTuple):
@@ -31,6 +48,8 @@ class SimpleNic:
     tx, rx : HostToCardRing, CardToHostRing
     slot_log2 : int
         log2 of the bytes of a slot, 9 to 14.
+    inline : bool
+        The card takes short frames in their descriptors.
 
     Attributes
     ----------
@@ -42,8 +61,9 @@ class SimpleNic:
 
     QUEUED_MAX = 256
 
-    def __init__(self, device, tx, rx, *, slot_log2=11):
+    def __init__(self, device, tx, rx, *, slot_log2=11, inline=False):
         self.device, self.tx, self.rx = device, tx, rx
+        self._inline_max = abi.FRAME_INLINE_MAX if inline else 0
         self.slot_bytes = 1 << slot_log2
         self.tx_slots = device.alloc(tx.depth * self.slot_bytes, align=4096)
         self.rx_slots = device.alloc(rx.depth * self.slot_bytes, align=4096)
@@ -60,10 +80,12 @@ class SimpleNic:
         self.queue.clear()
         self._waiting.clear()
 
-    def send(self, frame, owner=None, sent=None):
+    def send(self, frame, owner=None, sent=None, at_once=False):
         """Queue a frame (without FCS). The limit of queued frames applies to each ``owner`` separately.
 
-        ``sent()`` is called when the card has sent the frame, unless the card is reset before.
+        ``sent()`` is called when the card has sent the frame, unless the card is reset before. A frame that leaves
+        ``at_once`` is pushed to an idle ring; this costs a register write for each of its entries, but no read of host
+        memory.
 
         Raises
         ------
@@ -79,24 +101,33 @@ class SimpleNic:
             raise QueueFull(f"{self.QUEUED_MAX} frames wait for the NIC_TX ring")
         self.queue.append((owner, frame, sent))
         self._waiting[owner] = waiting + 1
+        if at_once:
+            self.flush(pushes=True)
+
+    def _entries(self, frame):
+        return 1 + (abi.FRAME_HEAD_BYTES < len(frame) <= self._inline_max)
 
     @property
     def busy(self):
-        return bool(self.queue)
+        """True if frames are in the card or wait for ring space."""
+        return bool(self.queue) or self.tx.prod != self.tx.cons
 
-    def flush(self):
+    def flush(self, pushes=False):
         """Pass queued frames to the card as far as the ring has space."""
         if not self.queue:
             return
-        while self.queue and self.tx.space:
+        while self.queue and self.tx.space >= self._entries(self.queue[0][1]):
             owner, frame, sent = self.queue.popleft()
             self._waiting[owner] -= 1
             if not self._waiting[owner]:
                 del self._waiting[owner]
+            if len(frame) <= self._inline_max:
+                self.tx.push(_inline(frame, self.tx.prod), sent)
+                continue
             at = self.tx.prod % self.tx.depth * self.slot_bytes
             self.tx_slots.write(at, frame)
             self.tx.push(_NIC_TX.pack(self.tx_slots.physical(at), len(frame)), sent)
-        self.tx.ring_doorbell()
+        self.tx.ring_doorbell(pushes)
 
     def poll(self):
         """Return the frames that arrived, at most a ring of them, as (:class:`ReceivedFrame`, bytes)."""

@@ -71,6 +71,7 @@ class TransmitTurns:
         self._rings = [rings[ring] for ring in (Ring.NIC_TX, Ring.SEND, Ring.RETRANSMIT)]
         self._turn, self._again = collections.deque(), collections.deque()   # QPs with new work; with retransmissions
         self._credit = {}   # qp -> bytes; negative for a debt
+        self._unpaced = 0   # descriptors in the rings of QPs that the card does not pace
         self._ahead = 0   # bytes of retransmissions since the card retired new work
         self._in_card = 0   # bytes of new work that the card has
 
@@ -101,7 +102,7 @@ class TransmitTurns:
         self._credit.clear()
         self._again.clear()
         self.paced.clear()
-        self._in_card = self._ahead = 0
+        self._in_card = self._ahead = self._unpaced = 0
         self._served = None
 
     def advance(self, status, now):
@@ -150,6 +151,7 @@ class TransmitTurns:
             if not qp.sender.in_rings:
                 qp.left_rings()
             return
+        self._unpaced -= descriptors
         left = qp.sender.in_card - descriptors
         try:
             qp.sender.on_transmitted(now, again, descriptors)
@@ -229,13 +231,13 @@ class TransmitTurns:
         if not sender.has_work:
             self._served_all(qp, credit)
 
-    @staticmethod
-    def _push(qp, ring, works, cookies):
+    def _push(self, qp, ring, works, cookies):
         try:
             ring.push_all(qp.descriptors(works), cookies)
         except Exception:
             qp.sender.in_card -= len(works)      # the card does not get them
             raise
+        self._unpaced += len(works)
 
     def _served_all(self, qp, credit):
         """Remove the QP that is served: it has no more work."""
@@ -246,9 +248,14 @@ class TransmitTurns:
             self._credit[qp] = credit
 
     @property
+    def unannounced(self):
+        """True if work is in the card, or waits for ring space, whose end no report announces."""
+        return bool(self._turn or self._again or self._unpaced)
+
+    @property
     def busy(self):
-        """True if descriptors are in the card or wait for ring space."""
+        """True if descriptors of QPs are in the card's rings or wait for ring space."""
         if self._turn or self._again:
             return True
-        nic, send, again = self._rings
-        return nic.prod != nic.cons or send.prod != send.cons or again.prod != again.cons
+        _, send, again = self._rings
+        return send.prod != send.cons or again.prod != again.cons

@@ -18,7 +18,6 @@ DWORD, QWORD = 4, 8
 REGISTER_AT = {register.offset: register for register in abi.REGISTERS}
 LOG2_OFFSETS = {register.offset for register in abi.REGISTERS if register.name.endswith("_log2") and
                 register.offset >= abi.RING_BASE}
-PUSH_END = abi.PUSH_BASE + abi.PUSH_WINDOWS * abi.BLOCK_BYTES
 READ_BYTES_MAX = 1 << 16       # of one access of a card: a descriptor, a list of pages, a packet
 
 
@@ -175,7 +174,7 @@ class CardFunction(SimulatedFunction):
 
     def _bar_write(self, offset: int, data: bytes) -> None:
         count = len(data)
-        if abi.PUSH_BASE <= offset < PUSH_END and offset % DWORD + count <= abi.BLOCK_BYTES:
+        if abi.PUSH_BASE <= offset < abi.PUSH_END and offset % DWORD + count <= abi.BLOCK_BYTES:
             if count == abi.BLOCK_BYTES and not offset % count:
                 self.incarnation.run(self.card.push, offset, data)
             else:

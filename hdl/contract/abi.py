@@ -89,12 +89,14 @@ _RO, _RW, _DB = Access.RO, Access.RW, Access.DOORBELL
 RING_BASE, RING_STRIDE = 0x200, 0x20
 COUNTER_BASE = 0x1000
 MSIX_TABLE_OFFSET = 0x8000
-# A page of windows of 64 bytes. A write of a whole descriptor of PUSH_RING, in one transaction, to the window of its
-# index modulo the number of windows acts as its doorbell; a card that has read all descriptors before takes it from
-# there without a read of host memory. Any other write into the window is the doorbell only. The descriptor must be in
-# the ring in either case.
+# A page of windows of 64 bytes for each of PUSH_RINGS. A write of a whole descriptor of the ring, in one transaction,
+# to the window of its index modulo the number of windows acts as its doorbell; a card that has read all descriptors
+# before takes it from there without a read of host memory. Any other write into the window is the doorbell only. The
+# descriptor must be in the ring in either case.
 PUSH_BASE, PUSH_WINDOWS = 0x4000, 64
-PUSH_RING = Ring.SEND
+PUSH_RINGS = (Ring.SEND, Ring.NIC_TX)
+PUSH_PAGE_BYTES = PUSH_WINDOWS * BLOCK_BYTES
+PUSH_END = PUSH_BASE + len(PUSH_RINGS) * PUSH_PAGE_BYTES
 MSIX_PBA_OFFSET = 0xC000
 
 NODE_AGE_MAX_NS = 1 << 23
@@ -108,8 +110,8 @@ REGISTERS = [
     Register("cap_misc", 0x010, _RO,
              "Knitting extents in 7:0, MSI-X vectors in 15:8, largest prefetch depth in 23:16, n in 31:24: an extent "
              "has less than 2^n - 1 blocks."),
-    Register("cap_transmit", 0x014, _RO, "Largest inline payload of a WORK_INLINE, bytes, in 7:0; "
-             "descriptors that the pacer holds in 31:16. 0: no support."),
+    Register("cap_transmit", 0x014, _RO, "Largest inline payload of a WORK_INLINE, bytes, in 7:0, also 0 without "
+             "NIC_TX_INLINE; descriptors that the pacer holds in 31:16. 0: no support."),
     Register("control", 0x020, _RW,
              "Bit 0: receive and transmit enabled. Bit 1: reset of everything but the PCIe side, while set."),
     Register("status", 0x024, _RO,
@@ -360,10 +362,33 @@ CHUNK_MAX = (1 << WORK.by_name["length"].width) - 1     # bytes of one descripto
 INLINE_HEAD_BYTES = WORK_INLINE.by_name["data"].width // 8
 INLINE_MAX = INLINE_HEAD_BYTES + INLINE_DATA.by_name["data"].width // 8
 
+FRAME_MAX = 9216
+
+
+class NicTxOpcode(enum.IntEnum):
+    """Kind of a NIC_TX descriptor."""
+
+    FRAME = 0         # of a frame in memory
+    INLINE = 1        # it has the frame, or the first bytes of it
+    DATA = 2          # no operation: the other bytes of the frame of the next descriptor
+
+
 NIC_TX = _host("NIC_TX", "A raw frame to send, physically contiguous, without FCS.",
-    ("phase", 1, "Lap phase."), ("_r0", 63),
+    ("phase", 1, "Lap phase."), ("opcode", 4, "FRAME, 0.", NicTxOpcode), ("_r0", 59),
     ("address", 64, "Physical address of the frame."),
-    ("length", 16, "Bytes, 14 to 9216; short frames are padded to 60."), ("_r1", 48), ("_r2", 304), _CHECK)
+    ("length", 16, f"Bytes, 14 to {FRAME_MAX}; short frames are padded to 60."), ("_r1", 48), ("_r2", 304), _CHECK)
+NIC_TX_INLINE = _host("NIC_TX_INLINE", "A raw frame to send that is in the descriptor.",
+    ("phase", 1, "Lap phase."), ("opcode", 4, "INLINE, 1.", NicTxOpcode), ("_r0", 11),
+    ("number", 16, "Any number."),
+    ("length", 16, "Bytes, 14 to 108; short frames are padded to 60."), ("_r1", 16),
+    ("data", 432, "The first 54 bytes of the frame. For more, a NIC_TX_DATA comes directly before it."), _CHECK)
+NIC_TX_DATA = _host("NIC_TX_DATA",
+    "The other bytes of the frame of the NIC_TX_INLINE that follows. Without a match of `number` that is rejected.",
+    ("phase", 1, "Lap phase."), ("opcode", 4, "DATA, 2.", NicTxOpcode), ("_r0", 11),
+    ("number", 16, "As in the NIC_TX_INLINE."), ("_r1", 32),
+    ("data", 432, "Bytes 54 to 107 of the frame."), _CHECK)
+FRAME_HEAD_BYTES = NIC_TX_INLINE.by_name["data"].width // 8
+FRAME_INLINE_MAX = FRAME_HEAD_BYTES + NIC_TX_DATA.by_name["data"].width // 8
 
 NIC_RX = _host("NIC_RX", "A raw frame arrived in this entry's slot.",
     ("phase", 1, "Lap phase."),

@@ -10,6 +10,7 @@ from amaranth.lib import data, enum
 
 from ..contract import abi, wire
 from ..contract.layout import Layout
+from ..contract.params import exact_log2
 from ..contract.wire import QPN_BITS
 
 BEAT_BYTES = 64
@@ -108,10 +109,13 @@ class RegisterWrite(data.Struct):
 
 class PushedDescriptor(data.Struct):
     """A host write into a window of ``abi.PUSH_BASE``: a ``whole`` descriptor, or a part, whose ``data`` are undefined.
+
+    ``ring`` is an index of ``abi.PUSH_RINGS``.
     """
 
     data: BEAT_BITS
     window: PUSH_WINDOW_WIDTH
+    ring: exact_log2(len(abi.PUSH_RINGS))
     whole: 1
 
 
@@ -374,6 +378,8 @@ INLINE_DATA = host_struct(abi.INLINE_DATA)
 COMMAND = host_struct(abi.COMMAND)
 RESPONSE = host_struct(abi.RESPONSE)
 NIC_TX = host_struct(abi.NIC_TX)
+NIC_TX_INLINE = host_struct(abi.NIC_TX_INLINE)
+NIC_TX_DATA = host_struct(abi.NIC_TX_DATA)
 NIC_RX = host_struct(abi.NIC_RX)
 REPORT_NODE = host_struct(abi.REPORT_NODE)
 REPORT_RETIRE = host_struct(abi.REPORT_RETIRE)

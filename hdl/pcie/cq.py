@@ -5,9 +5,10 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..contract import abi
+from ..contract.params import exact_log2
 from ..part.axis import axis_signature
 from ..part.interfaces import RegisterBus
-from ..part.layouts import BEAT_BITS, PUSH_WINDOW_WIDTH, PushedDescriptor
+from ..part.layouts import BEAT_BITS, PushedDescriptor
 from .rq import RequestType
 from .tlp import DWORD_BITS
 
@@ -16,6 +17,7 @@ DESCRIPTOR_DWORDS = 4
 WINDOW_DWORDS = abi.BLOCK_BYTES * 8 // DWORD_BITS
 CC_HEADER_DWORDS = 3
 REGISTER_BAR = 0
+WINDOWS_LOG2 = exact_log2(abi.PUSH_END - abi.PUSH_BASE)
 READ_TIMEOUT_LOG2 = 6      # limit in cycles for a response of the register bus
 
 
@@ -117,10 +119,10 @@ class RegisterShim(wiring.Component):
             single.eq(head.dwords == 1),
             double.eq((head.dwords == 2) & ~head.address[0] & (first_be == 0xF) & (last_be == 0xF)),
             in_bar.eq(head.bar == REGISTER_BAR),
-            in_windows.eq(self._windows & (offset[12:] == abi.PUSH_BASE >> 12) & (head.dwords <= WINDOW_DWORDS)
-                          & (first_be != 0)),
+            in_windows.eq(self._windows & (offset[WINDOWS_LOG2:] == abi.PUSH_BASE >> WINDOWS_LOG2)
+                          & (head.dwords <= WINDOW_DWORDS) & (first_be != 0)),
             self.o_push.p.data.eq(payload),
-            self.o_push.p.window.eq(offset[6:6 + PUSH_WINDOW_WIDTH]),
+            Cat(self.o_push.p.window, self.o_push.p.ring).eq(offset[6:WINDOWS_LOG2]),
             self.o_push.p.whole.eq((head.dwords == WINDOW_DWORDS) & (offset[:6] == 0) & (first_be & last_be).all()),
         ]
         # First byte and number of bytes of a read of one double word; zero bytes count as one.

@@ -36,7 +36,7 @@ class Endpoint(wiring.Component):
     registers : Out(RegisterBus)
         To the register block.
     o_push : Out(stream.Signature(PushedDescriptor))
-        To the ring of ``abi.PUSH_RING``.
+        To the rings of ``abi.PUSH_RINGS``.
     i_bulk, o_bulk, i_line, o_line
         See :class:`DmaRead`.
     i_request, i_data

@@ -31,7 +31,7 @@ class Rings(wiring.Component):
     -------
     registers : In(register_port("rings"))
     i_push : In(stream.Signature(PushedDescriptor))
-        To the ring of ``abi.PUSH_RING``.
+        To the rings of ``abi.PUSH_RINGS``.
     o : Out(stream.Signature(512)).array(4)
         Descriptors, in the order of ``abi.HOST_TO_CARD``.
     retire : In(1).array(4)
@@ -80,7 +80,7 @@ class Rings(wiring.Component):
         idle.append(status.idle)
 
         for k, ring in enumerate(abi.HOST_TO_CARD):
-            reader = RingReader(self.params.prefetch(ring), pushed=ring is abi.PUSH_RING)
+            reader = RingReader(self.params.prefetch(ring), pushed=ring in abi.PUSH_RINGS)
             m.submodules[ring.name.lower()] = reader
             m.d.comb += [
                 reader.base.eq(register(ring, "base")),
@@ -92,8 +92,12 @@ class Rings(wiring.Component):
                 reader.retire.eq(self.retire[k]),
                 status.cons[k].eq(reader.cons),
             ]
-            if ring is abi.PUSH_RING:
-                wiring.connect(m, flipped(self.i_push), reader.i_push)
+            if ring in abi.PUSH_RINGS:
+                mine = self.i_push.p.ring == abi.PUSH_RINGS.index(ring)
+                m.d.comb += [reader.i_push.payload.eq(self.i_push.payload),
+                             reader.i_push.valid.eq(self.i_push.valid & mine)]
+                with m.If(mine):
+                    m.d.comb += self.i_push.ready.eq(reader.i_push.ready)
             wiring.connect(m, reader.o, flipped(self.o[k]))
             wiring.connect(m, reader.drop, flipped(self.drop[k]))
             wiring.connect(m, reader.o_request, flipped(self.o_line_request[k]))

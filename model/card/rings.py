@@ -72,7 +72,7 @@ class TimedRings(CardRings):
 
     def pushed(self, window, data=None):
         """Process a pushed descriptor; it is not read if it is the only one that was not requested."""
-        ring = abi.PUSH_RING
+        ring = abi.PUSH_RINGS[window // abi.PUSH_WINDOWS]
         at = self.prod[ring]
         super().pushed(window, data)
         if data and self.prod[ring] != at == self._asked[ring] and self._held[ring] < self.card.params.prefetch(ring):

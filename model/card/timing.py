@@ -78,6 +78,8 @@ class Timing:
         From there to the request for the payload.
     frame_descriptor
         The same for a raw frame.
+    inline_frame
+        From there to its first byte in its reader.
     payload, raw_payload
         From the last completion of a read to its first byte in the framer; for a raw frame, in its reader.
     send
@@ -139,6 +141,7 @@ class Timing:
     descriptor: float = 4.0
     check: float = 72.0
     frame_descriptor: float = 24.0
+    inline_frame: float = 4.0
     payload: float = 44.0
     raw_payload: float = 40.0
     send: float = 12.0

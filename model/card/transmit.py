@@ -11,6 +11,7 @@ from functools import partial
 from weft.hdl.contract import abi, wire
 
 from ..functional.transmit_path import PACED_AT, PACED_BIT, TransmitPath
+from ..functional.transmit_path import RAW as RAW_RING
 from .frame_merge import PAYLOAD, RAW, Frame, FrameMerge
 from .pcie import Read
 from .timing import BEAT_BYTES, CYCLE_NS, PREAMBLE_BYTES, edge
@@ -69,7 +70,7 @@ class _Job:
 
 
 class _Retirement:
-    """Order in which the descriptors of a ring finish: one that went to the pacer waits for those before it."""
+    """Order in which the descriptors of a ring finish: one without a packet of the ring waits for those before it."""
 
     __slots__ = ("_begun", "_finished", "_passed", "_ring", "_rings")
 
@@ -90,7 +91,7 @@ class _Retirement:
             self._rings.finish(self._ring)
 
     def passed(self):
-        """Note a descriptor that went to the pacer."""
+        """Note a descriptor that went to the pacer, or sends nothing."""
         if self._begun == self._finished:
             self._rings.finish(self._ring)
         else:
@@ -131,7 +132,7 @@ class TimedTransmitPath(TransmitPath):
         card.pcie.next_read, card.pcie.take_read = self.next_read, self.take_read
         self._streams = {}          # ring -> [iterator over packets, the next one, first time it may be chosen]
         self._next_choice, self._full = 0.0, False
-        self._retire = {ring: _Retirement(card.rings, ring) for ring in (Ring.RETRANSMIT, Ring.SEND)}
+        self._retire = {ring: _Retirement(card.rings, ring) for ring in (RAW_RING, Ring.RETRANSMIT, Ring.SEND)}
         self._next_paced = 0.0      # time from which the pacer may let another packet go
         self._entered = 0.0         # time from which the newest packet waits for translation
         self._translated = deque([0.0] * AHEAD)     # times at which the newest packets entered the translation
@@ -242,17 +243,23 @@ class TimedTransmitPath(TransmitPath):
 
     def _choose_raw(self):
         """Take raw frames, up to the limit of outstanding ones."""
-        rings, now = self.card.rings, self.card.loop.now_ns
-        while rings.peek(Ring.NIC_TX) is not None and len(self._raw.jobs) < RAW_FRAMES:
-            taken = max(now, rings.came(Ring.NIC_TX) + CYCLE_NS, self._raw_from)
-            entry = rings.take(Ring.NIC_TX)
+        rings, now, timing = self.card.rings, self.card.loop.now_ns, self.card.timing
+        retirement = self._retire[RAW_RING]
+        while (entry := rings.peek(RAW_RING)) is not None and len(self._raw.jobs) < RAW_FRAMES:
             found = abi.NIC_TX.unpack(entry)
-            frame = next(self._raw_frames(entry), None)
+            if found.opcode != abi.NicTxOpcode.FRAME and any(not job.slots and not job.reads for job in self._raw.jobs):
+                return      # the place of an inline frame is taken
+            taken = max(now, rings.came(RAW_RING) + CYCLE_NS, self._raw_from)
+            frame = next(self._raw_frames(rings.take(RAW_RING)), None)
             if frame is None:
-                rings.finish(Ring.NIC_TX)
+                retirement.passed()
+                continue
+            retirement.begin()
+            if found.opcode == abi.NicTxOpcode.FRAME:
+                lag, segments = timing.frame_descriptor, [(found.address, found.length)]
             else:
-                self._enter(self._raw, frame, partial(rings.finish, Ring.NIC_TX), True,
-                            taken - now + self.card.timing.frame_descriptor, [(found.address, found.length)])
+                lag, segments = timing.inline_frame, ()
+            self._enter(self._raw, frame, retirement.finish, True, taken - now + lag, segments)
 
     def _enter(self, lane, frame, finish, last, lag, segments):
         now = self.card.loop.now_ns
@@ -262,10 +269,13 @@ class TimedTransmitPath(TransmitPath):
             lane.asking.append(job)
             if lane.asking[0] is job:
                 self._want(lane)
-        elif len(lane.asking) > OVERTAKING:
+        elif lane is self._data and len(lane.asking) > OVERTAKING:
             lane.empty.append(lane.asked + len(lane.asking))
-        if lane.jobs[0] is job and lane is self._data:
-            self._frame()
+        if lane.jobs[0] is job:
+            if lane is self._data:
+                self._frame()
+            elif not job.open:
+                self._read_raw()
 
     def _want(self, lane):
         """Announce the time of a lane's next read."""
@@ -388,6 +398,8 @@ class TimedTransmitPath(TransmitPath):
         if job.merging or job.open or sum(self._raw_after) + job.beats > max(RAW_MERGED / CYCLE_NS, job.beats):
             return
         begin = max(self._raw_read + CYCLE_NS, self._raw_passed)
+        if not job.slots:
+            begin = max(begin, edge(job.at))
         for done, _ in job.slots:
             begin = max(begin, edge(done + self.card.timing.raw_payload))
         self._raw_read = begin + (job.beats - 1) * CYCLE_NS

@@ -105,7 +105,7 @@ class FunctionalCard:
     def write(self, offset, value):
         """Process a host write to a register, or to a part of a descriptor window."""
         name = _NAME_AT.get(offset)
-        if abi.PUSH_BASE <= offset < abi.PUSH_BASE + abi.PUSH_WINDOWS * abi.BLOCK_BYTES:
+        if abi.PUSH_BASE <= offset < abi.PUSH_END:
             self.rings.pushed((offset - abi.PUSH_BASE) // abi.BLOCK_BYTES)
         if name == "control" and value & 2:
             self._reset()

@@ -73,14 +73,16 @@ class CardRings:
     def pushed(self, window, data=None):
         """Process a push of a whole descriptor or a part; it counts if the window is that of the next descriptor.
 
-        One for the newest descriptor has no effect; any other is dropped and counted.
+        ``window`` counts those of all rings. A push of the newest descriptor has no effect; any other is dropped and
+        counted.
 
         Raises
         ------
         AssertionError
             If the pushed descriptor differs from the one in the ring.
         """
-        ring = abi.PUSH_RING
+        page, window = divmod(window, abi.PUSH_WINDOWS)
+        ring = abi.PUSH_RINGS[page]
         index, wrap = self.prod[ring], self._wrap(ring)
         windows = min(wrap, abi.PUSH_WINDOWS)
         behind = (window - index) % windows

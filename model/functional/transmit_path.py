@@ -29,7 +29,7 @@ class TransmitPath:
     def __init__(self, card):
         self.card = card
         self._now = {}   # ring -> iterator over the frames of the current descriptor
-        self._kept = {}  # ring -> its newest INLINE_DATA, unpacked, if that was its newest descriptor
+        self._kept = {}  # ring -> its newest INLINE_DATA or NIC_TX_DATA, unpacked, if that was its newest descriptor
         self._running = False
         self._paced_turn = True     # a paced packet precedes new work
         self._wakes_at = None       # time of the next call of start() for the pacer
@@ -143,17 +143,40 @@ class TransmitPath:
     # ----------------------------------------------------------------------------------- descriptors of a ring
 
     def _raw_frames(self, entry):
-        entry = abi.NIC_TX.unpack(entry)
-        if not wire.ETH.size_bytes <= entry.length <= 9216:
-            self.card.refuse(Reason.BAD_DESCRIPTOR)
+        """Return an iterator of the frame of a descriptor; it has none if that is rejected or a NIC_TX_DATA."""
+        opcode, kept = abi.NIC_TX.unpack(entry).opcode, self._kept.pop(RAW, None)
+        if opcode == abi.NicTxOpcode.DATA and self.card.params.inline_bytes:
+            self._kept[RAW] = abi.NIC_TX_DATA.unpack(entry)
             return
-        try:
-            frame = self.card.memory.read(entry.address, entry.length)
-        except MemoryFault:
-            self.card.refuse(Reason.DMA_ERROR)
+        if opcode == abi.NicTxOpcode.INLINE and self.card.params.inline_bytes:
+            reason, frame = self._inline_frame(abi.NIC_TX_INLINE.unpack(entry), kept)
+        else:
+            reason, frame = self._frame_in_memory(abi.NIC_TX.unpack(entry))
+        if reason is not _OK:
+            self.card.refuse(reason)
             return
         self.card.counters["tx_raw_frames"] += 1
         yield frame.ljust(wire.MIN_FRAME_BYTES, b"\0")
+
+    def _frame_in_memory(self, found):
+        """Return (reason, frame) of an unpacked NIC_TX."""
+        if found.opcode != abi.NicTxOpcode.FRAME or not wire.ETH.size_bytes <= found.length <= abi.FRAME_MAX:
+            return Reason.BAD_DESCRIPTOR, b""
+        try:
+            return _OK, self.card.memory.read(found.address, found.length)
+        except MemoryFault:
+            return Reason.DMA_ERROR, b""
+
+    def _inline_frame(self, found, kept):
+        """Return (reason, frame) of an unpacked NIC_TX_INLINE and the NIC_TX_DATA that came before it, or None."""
+        if not wire.ETH.size_bytes <= found.length <= abi.FRAME_INLINE_MAX:
+            return Reason.BAD_DESCRIPTOR, b""
+        frame = found.data.to_bytes(abi.FRAME_HEAD_BYTES, "little")
+        if found.length > abi.FRAME_HEAD_BYTES:
+            if kept is None or kept.number != found.number:
+                return Reason.BAD_DESCRIPTOR, b""
+            frame += kept.data.to_bytes(abi.FRAME_INLINE_MAX - abi.FRAME_HEAD_BYTES, "little")
+        return _OK, frame[:found.length]
 
     def _work_frames(self, entry, ring):
         for frame, segments in self.packets(entry, ring):

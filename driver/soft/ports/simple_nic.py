@@ -1,5 +1,7 @@
 """Port for the card's Simple NIC: raw frames through its rings."""
 
+from weft.driver.queue.ring import ENTRIES_MAX
+
 from .inbox import Inbox
 
 
@@ -33,9 +35,9 @@ class SimpleNicPort(Inbox):
 
     @property
     def space(self):
-        """Number of frames that the NIC_TX ring takes now, 0 if frames are queued in software."""
+        """Least number of frames that the NIC_TX ring takes now, 0 if frames are queued in software."""
         nic = self.context.engine.nic
-        return 0 if nic.busy else nic.tx.space
+        return 0 if nic.queue else nic.tx.space // ENTRIES_MAX
 
     def send(self, frame):
         """Hand a frame to the card."""

@@ -7,7 +7,8 @@ from weft.hdl.contract.layout import Layout
 
 _ACCESS = {abi.Access.RO: "read only", abi.Access.RW: "read/write", abi.Access.DOORBELL: "doorbell"}
 _LAYOUTS = [
-    ("Descriptors, host to card", (abi.WORK, abi.WORK_INLINE, abi.INLINE_DATA, abi.COMMAND, abi.NIC_TX)),
+    ("Descriptors, host to card", (abi.WORK, abi.WORK_INLINE, abi.INLINE_DATA, abi.COMMAND, abi.NIC_TX,
+                                   abi.NIC_TX_INLINE, abi.NIC_TX_DATA)),
     ("Entries, card to host", (abi.RESPONSE, abi.REPORT_NODE, abi.REPORT_RETIRE, abi.REPORT_EVENT, abi.NIC_RX)),
     ("Memory", (abi.NODE, abi.STATUS_BLOCK)),
     ("Words of registers", (abi.LINK_DOORBELL, abi.CUM_DOORBELL, abi.HOST_QPNS, abi.PFC_WORD)),
@@ -37,6 +38,12 @@ def _reset(register: abi.Register) -> str:
     return f"{register.reset:#x}" if register.reset else "0"
 
 
+def _pages() -> str:
+    """Return the pages of the push windows, as the beginning of a sentence."""
+    at = [f"`0x{abi.PUSH_BASE + k * abi.PUSH_PAGE_BYTES:04X}` ({ring.name})" for k, ring in enumerate(abi.PUSH_RINGS)]
+    return f"The pages at {' and '.join(at)}"
+
+
 def registers_markdown() -> str:
     """Return the whole text, ending with a line feed."""
     registers = [(f"`0x{r.offset:04X}`", f"`{r.name}`", r.width, _ACCESS[r.access], _reset(r), r.doc)
@@ -50,11 +57,11 @@ def registers_markdown() -> str:
         f"## Registers of BAR0 ({abi.BAR_BYTES // 1024} KiB)",
         table(("offset", "register", "bits", "access", "reset", "meaning"), registers),
         f"The MSI-X table is at `0x{abi.MSIX_TABLE_OFFSET:04X}`, its pending bits at `0x{abi.MSIX_PBA_OFFSET:04X}`.",
-        f"The page at `0x{abi.PUSH_BASE:04X}` takes descriptors: {abi.PUSH_WINDOWS} windows of {abi.BLOCK_BYTES} "
-        "bytes; an entry uses the window of its index modulo their number. One write of the whole entry acts as the "
-        f"doorbell of {abi.PUSH_RING.name} for one more entry; a card that has read all entries before it takes the "
-        "entry from the window. A write of a part acts as the doorbell alone; a repeated write of the newest entry has "
-        "no effect. The entry is in the ring as well.",
+        f"{_pages()} take descriptors: {abi.PUSH_WINDOWS} windows of {abi.BLOCK_BYTES} bytes each; an entry uses the "
+        "window of its index modulo their number. One write of the whole entry acts as the doorbell of the ring for "
+        "one more entry; a card that has read all entries before it takes the entry from the window. A write of a part "
+        "acts as the doorbell alone; a repeated write of the newest entry has no effect. The entry is in the ring as "
+        "well.",
         "## Counters",
         f"{abi.COUNTER_WIDTH} bits each, 8 bytes apart. Reading the low word latches the high one.",
         table(("offset", "counter", "counts"), counters),

@@ -180,6 +180,22 @@ def bad_commands(card):
     assert pair.new_drops("a") == {"bad_descriptor": 1}
 
 
+def bad_inline_frames():
+    """Yield names and the entries of frames of which the card sends none."""
+    opcode = abi.NicTxOpcode
+
+    def head(length, number=0):
+        return abi.NIC_TX_INLINE.pack(opcode=opcode.INLINE, length=length, number=number)
+
+    rest = abi.NIC_TX_DATA.pack(opcode=opcode.DATA)
+    for length in (0, 13, abi.FRAME_INLINE_MAX + 1, 65535):
+        yield f"{length} bytes", [rest, head(length)]
+    yield "rest missing", [head(abi.FRAME_HEAD_BYTES + 1)]
+    yield "rest of another frame", [rest, head(74, 1)]
+    for unknown in (3, 15):
+        yield f"opcode {unknown}", [abi.NIC_TX.pack(opcode=unknown, length=60)]
+
+
 def bad_raw_frames(card):
     pair, context = card.pair, card.context
     frames = card.frames
@@ -187,6 +203,12 @@ def bad_raw_frames(card):
         card.push(Ring.NIC_TX, abi.NIC_TX.pack(address=context.engine.nic.tx_slots.physical(0), length=length))
         card.settle()
         assert pair.new_drops("a") == {"bad_descriptor": 1}, length
+    for name, bad in bad_inline_frames():
+        for entry in bad:
+            card.push(Ring.NIC_TX, entry)
+        card.settle()
+        assert pair.new_drops("a") == {"bad_descriptor": 1}, name
+        assert card.context.rings[Ring.NIC_TX].space == 1 << RING_LOG2, f"{name}: not retired"
     slot = context.engine.nic.tx_slots.physical(0)
     card.push(Ring.NIC_TX, abi.NIC_TX.pack(address=slot, length=60), spoil_phase=True)
     card.settle()

@@ -3,6 +3,7 @@
 import os
 import random
 from collections import Counter
+from types import SimpleNamespace
 
 import cocotb
 import pytest
@@ -12,6 +13,7 @@ from cocotb.utils import get_sim_time
 from weft.hdl.contract import abi
 from weft.hdl.contract.params import preset
 from weft.hdl.part.layouts import DmaRequest
+from weft.model.functional.transmit_path import TransmitPath
 from weft.tb.sim.flow.simulate import SIMULATORS, bench_seed, simulate
 from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS, start_clock
 from weft.tb.sim.stream.payload import beats, receive
@@ -19,10 +21,12 @@ from weft.tb.sim.stream.stream import StreamSink, StreamSource
 from weft.tb.test.hdl.pcie.dma_write_sink import DmaWriteSink
 from weft.tb.test.rounds import rounds
 
-Reason = abi.Reason
-TX = os.environ.get("WEFT_HALF") == "tx"
-tx_test = cocotb.test(timeout_time=400, timeout_unit="us", skip=not TX)
-rx_test = cocotb.test(timeout_time=4, timeout_unit="ms", skip=TX)
+Reason, Opcode = abi.Reason, abi.NicTxOpcode
+PART = os.environ.get("WEFT_PART")
+tx_test = cocotb.test(timeout_time=400, timeout_unit="us", skip=PART != "tx")
+plain_test = cocotb.test(timeout_time=400, timeout_unit="us", skip=PART != "plain")
+rx_test = cocotb.test(timeout_time=4, timeout_unit="ms", skip=PART is not None)
+PARAMS = preset("test")
 
 
 async def watch_strobes(dut, seen, *names):
@@ -84,7 +88,7 @@ async def frames_leave_complete_and_in_order(dut):
             memory.put(at, frame)
             if failing:
                 memory.failing.add(at)
-            expected.append((frame.ljust(60, b"\0"), int(failing)))
+            expected.append((frame, int(failing)))
         if not good or failing:
             refused.append(Reason.DMA_ERROR if good else Reason.BAD_DESCRIPTOR)
         source.send_nowait(abi.NIC_TX.pack(phase=rng.getrandbits(1), address=at, length=length))
@@ -128,6 +132,134 @@ async def one_beat_per_cycle(dut):
     cycles = (get_sim_time("ns") - start) // CLOCK_PERIOD_NS
     cocotb.log.info("432 beats in %d cycles", cycles)
     assert cycles <= 432 + 16
+
+
+class Oracle:
+    """The functional card's rule for NIC_TX descriptors.
+
+    Attributes
+    ----------
+    memory : dict of int to bytes
+        Frames by their address.
+    refused : list of Reason
+    """
+
+    def __init__(self, params):
+        self.params, self.memory, self.refused, self.counters = params, {}, [], Counter()
+        self.path = TransmitPath(SimpleNamespace(
+            params=params, memory=SimpleNamespace(read=lambda address, length: self.memory[address][:length]),
+            refuse=self.refused.append, counters=self.counters))
+
+    def frames(self, entry):
+        """Return the frames of a descriptor as the block sends them: not padded."""
+        found = abi.NIC_TX_INLINE.unpack(entry)
+        length = found.length if found.opcode == Opcode.INLINE else abi.NIC_TX.unpack(entry).length
+        return [frame[:length] for frame in self.path._raw_frames(entry)]
+
+
+def inline_entry(rng, length, number, opcode):
+    layout = abi.NIC_TX_DATA if opcode == Opcode.DATA else abi.NIC_TX_INLINE
+    fields = {"opcode": opcode, "number": number, "data": rng.getrandbits(432), "phase": rng.getrandbits(1)}
+    return layout.pack(**fields, **({} if layout is abi.NIC_TX_DATA else {"length": length}))
+
+
+@tx_test
+async def inline_frames_are_those_of_the_functional_card(dut):
+    """Descriptors of all kinds in any order, most of them correct."""
+    rng = random.Random(bench_seed())
+    await start_clock(dut)
+    memory, oracle = FrameMemory(dut, rng, 0.4), Oracle(PARAMS)
+    source = StreamSource(dut, "i", dut.clk, pause=0.2, rng=random.Random(rng.random()))
+    sink = StreamSink(dut, "o", dut.clk, pause=0.3, rng=random.Random(rng.random()))
+    seen, expected, cases, count = {}, [], Counter(), 0
+    cocotb.start_soon(watch_strobes(dut, seen, "retire"))
+
+    def send(entry, case):
+        nonlocal count
+        before = len(oracle.refused)
+        frames = oracle.frames(entry)
+        expected.extend(frames)
+        cases[case, "sent" if frames else "refused" if len(oracle.refused) > before else "silent"] += 1
+        source.send_nowait(entry)
+        count += 1
+
+    wanted = [("head", "sent"), ("both", "sent"), ("lost", "refused"), ("number", "refused"), ("length", "refused"),
+              ("opcode", "refused"), ("data", "silent"), ("between", "refused"), ("twice", "sent"), ("memory", "sent")]
+    for k in rounds(cases, wanted, least=150, most=800):
+        case = rng.choice(["head", "both", "both", "both", "lost", "number", "length", "opcode", "between", "twice",
+                           "memory", "memory"])
+        number = rng.getrandbits(16)
+        long = rng.choice([55, 59, 60, 63, 64, 65, 74, 107, 108])
+        if case in ("both", "number", "between", "twice"):
+            send(inline_entry(rng, 0, number ^ (case == "number") << rng.randrange(16), Opcode.DATA), "data")
+        if case in ("between", "memory"):
+            address, length = 0x3_0000_0001 + (k << 14), rng.choice([14, 64, 200, 5000])
+            frame = oracle.memory[address] = rng.randbytes(length)
+            memory.put(address, frame)
+            send(abi.NIC_TX.pack(address=address, length=length), "memory")
+        if case == "twice":
+            send(inline_entry(rng, 0, number, Opcode.DATA), "data")
+        if case == "opcode":
+            send(inline_entry(rng, 64, number, rng.randrange(3, 16)), case)
+        elif case != "memory":
+            wrong = rng.choice([0, 13, 109, 127, 128, 1 << 14 | 60, 65535])
+            length = {"head": rng.choice([14, 42, 54]), "length": wrong}.get(case, long)
+            send(inline_entry(rng, length, number, Opcode.INLINE), case)
+    for frame in expected:
+        assert await receive(sink) == (frame, 0)
+    for _ in range(40):
+        await RisingEdge(dut.clk)
+    assert int(dut.idle.value) and seen["retire"] == count
+    assert seen["refused"] == oracle.refused and set(oracle.refused) == {Reason.BAD_DESCRIPTOR}
+
+
+@tx_test
+async def inline_frame_leaves_at_once_and_in_order(dut):
+    """Two cycles after its descriptor; after a frame that is still read, and the next one is requested meanwhile."""
+    rng = random.Random(bench_seed())
+    await start_clock(dut)
+    memory = FrameMemory(dut, rng, 0.0)
+    source = StreamSource(dut, "i", dut.clk)
+    sink = StreamSink(dut, "o", dut.clk)
+    data, head = inline_entry(rng, 0, 7, Opcode.DATA), inline_entry(rng, 74, 7, Opcode.INLINE)
+    source.send_nowait(data)
+    source.send_nowait(head)
+    while not (int(dut.i__ready.value) and int(dut.i__payload.value) == int.from_bytes(head, "little")):
+        await RisingEdge(dut.clk)
+    start = get_sim_time("ns")
+    while not int(dut.o__valid.value):
+        await RisingEdge(dut.clk)
+    assert (get_sim_time("ns") - start) // CLOCK_PERIOD_NS == 2
+    inline = (head[8:62] + data[8:28], 0)
+    assert await receive(sink) == inline
+    frames = [rng.randbytes(300) for _ in range(2)]
+    for k, frame in enumerate(frames):
+        memory.put(k << 12, frame)
+    memory.data.pause = 1.0
+    first, second = (abi.NIC_TX.pack(address=k << 12, length=300) for k in range(2))
+    for entry in (first, data, head, second, data, head):
+        source.send_nowait(entry)
+    for _ in range(20):
+        await RisingEdge(dut.clk)
+    assert not int(dut.o__valid.value) and source.sent == 2 + 4, "the frame before it was not read"
+    memory.data.pause = 0.0
+    for frame in ((frames[0], 0), inline, (frames[1], 0), inline):
+        assert await receive(sink) == frame
+
+
+@plain_test
+async def card_without_inline_payload_rejects_inline_frames(dut):
+    rng = random.Random(bench_seed())
+    await start_clock(dut)
+    source = StreamSource(dut, "i", dut.clk)
+    seen = {}
+    cocotb.start_soon(watch_strobes(dut, seen, "retire"))
+    for opcode, length in ((Opcode.INLINE, 42), (Opcode.DATA, 0), (Opcode.INLINE, 74), (7, 60)):
+        source.send_nowait(inline_entry(rng, length, 1, opcode))
+    for _ in range(30):
+        await RisingEdge(dut.clk)
+    assert seen["retire"] == 4 and seen["refused"] == [Reason.BAD_DESCRIPTOR] * 4
+    assert not int(dut.o__valid.value) and not int(dut.o_bulk_request__valid.value)
 
 
 # -------------------------------------------------------------------------------------- receive
@@ -363,11 +495,17 @@ async def info_is_taken_after_the_request(dut):
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_raw_frames_are_sent(sim):
     from weft.hdl.simple_nic import SimpleNicTx
-    simulate(SimpleNicTx(preset("test")), name="simple_nic_tx", cases=__file__, sim=sim,
-             env={"WEFT_HALF": "tx"})
+    simulate(SimpleNicTx(PARAMS), name="simple_nic_tx", cases=__file__, sim=sim, env={"WEFT_PART": "tx"})
+
+
+@pytest.mark.parametrize("sim", SIMULATORS)
+def test_raw_frames_are_sent_without_inline_payload(sim):
+    from weft.hdl.simple_nic import SimpleNicTx
+    simulate(SimpleNicTx(PARAMS.with_(inline_bytes=0)), name="simple_nic_plain", cases=__file__, sim=sim,
+             env={"WEFT_PART": "plain"})
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_raw_frames_arrive(sim):
     from weft.hdl.simple_nic import SimpleNicRx
-    simulate(SimpleNicRx(preset("test")), name="simple_nic_rx", cases=__file__, sim=sim)
+    simulate(SimpleNicRx(PARAMS), name="simple_nic_rx", cases=__file__, sim=sim)

@@ -1,19 +1,21 @@
-"""Time from a mark at the receiver until the sender reacts to its notification, on timed cards and on the gateware.
+"""Time from a mark at the receiver until the sender's packets have the new rate, on timed cards and on the gateware.
 
-A program writes without end, another one waits for it; the link marks a data packet now and then. The time begins with
-the last byte of that packet at the receiver's MAC and ends when the sender's congestion control is called. The delay of
-the link for the notification is subtracted.
+A program writes without end, another one waits for it; the sender's card paces the packets. The link marks one of them
+now and then. The time begins with its last byte at the receiver's MAC and ends at the sender's MAC, with the first
+packet whose distance to the one before is that of the new rate. The delay of the link for the notification is
+subtracted.
 """
 
 import statistics
 from functools import partial
+from typing import NamedTuple
 
 import cocotb
 
 from weft.driver.application.file_transfer import Endpoint, post_receives, receive_file, send_file
 from weft.driver.terms.enums import MTU
 from weft.driver.verbs.context import ContextConfig
-from weft.hdl.contract import wire
+from weft.hdl.contract import abi, wire
 from weft.hdl.contract.params import preset
 from weft.model.card.host import TimedDevice
 from weft.model.fabric.frame.header import marked
@@ -29,37 +31,92 @@ from weft.tb.sim.pair.two_hosts import EnvConfig
 from weft.tb.sim.pcie.host import HostConfig
 
 MOST_US = 3.1
-DELAY_NS, PMTU, LINE_GBPS = 1_000, 4096, 100
-INTERVAL_NS, APART_NS = 5_000, 15_000     # of notifications; between marked packets
+DELAY_NS, PMTU, LINE_GBPS = 1_000, 1024, 100
+RATE_GBPS = 50                            # before a notification; half of it afterwards
+INTERVAL_NS, APART_NS = 5_000, 15_000     # of notifications; between a reaction and the next marked packet
+TOGETHER = 4                              # packets in a row that show a rate
 LENGTH = {"timed": 2 << 20, "rtl": 1 << 20}
 CABLE = LinkConfig(delay_ns=DELAY_NS)
 CONFIG = ContextConfig(congestion="dcqcn", ring_log2=8, cnp_interval_ns=INTERVAL_NS)
+CARD = preset("test").with_(pace_descriptors=16)
+
+
+class Reaction(NamedTuple):
+    """Times in nanoseconds from a marked packet, without the way of its notification.
+
+    ``control``: until the control of the sender is called; ``packet``: until the first packet at the new rate.
+    """
+
+    control: float
+    packet: float
 
 
 class Watch:
-    """Marks packets on the link to host B, and takes the time until host A reacts."""
+    """Marks packets on the link to host B, and takes the times until host A reacts.
+
+    The rate of the sender is ``RATE_GBPS`` again after each reaction.
+
+    Attributes
+    ----------
+    found : list of Reaction
+    """
 
     def __init__(self, pair, sender):
-        self.pair, self.due, self.seen, self.found = pair, 0.0, None, []
-        link, react = pair.link("a_to_b"), sender.on_cnp
+        self.pair, self.due, self.found = pair, 0.0, []
+        self._flow, self._seen, self._left = sender.flow, None, []      # (time, ns at the old, at the new rate)
+        self._control = self._gaps = None
+        link, self._react = pair.link("a_to_b"), sender.on_cnp
         self._deliver, link.deliver = link.deliver, self._arrive
-        sender.on_cnp = lambda now: (self._reacted(), react(now))
+        sender.on_cnp = self._reacted
 
     def _arrive(self, frame):
         now, frame = self.pair.now_ns(), bytes(frame)
-        if frame[wire.BTH_OFFSET] in wire.DATA_OPCODES and now >= self.due:
-            self.due, self.seen = now + APART_NS, now + wire.line_bytes(len(frame)) * 8 / LINE_GBPS
-            frame = marked(frame)
+        if frame[wire.BTH_OFFSET] in wire.DATA_OPCODES:
+            if self._gaps is not None:
+                self._look(now - DELAY_NS, wire.line_bytes(len(frame)))
+            elif self._seen is None and now >= self.due and self._is_steady(now):
+                self._seen = now + wire.line_bytes(len(frame)) * 8 / LINE_GBPS
+                frame = marked(frame)
         self._deliver(frame)
 
-    def _reacted(self):
-        if self.seen is not None:
-            self.found.append(self.pair.now_ns() - self.seen - DELAY_NS)
-            self.seen = None
+    def _is_steady(self, now):
+        """Return true if the sender has had its rate for some time; set that rate otherwise."""
+        flow = self._flow
+        if flow.rtt_ns is None:
+            return False        # the first one replaces the algorithm
+        control = flow.algorithm
+        if control.rate == RATE_GBPS * 1e9:
+            return True
+        control.rate = control.target = RATE_GBPS * 1e9
+        control.alpha, self.due = 1.0, now + APART_NS
+        return False
+
+    def _reacted(self, now):
+        before = self._flow.gap
+        self._react(now)
+        if self._seen is not None and self._gaps is None:
+            self._control = self.pair.now_ns() - self._seen - DELAY_NS
+            self._gaps = [gap / (1 << abi.PACE_SCALE) for gap in (before, self._flow.gap)]
+
+    def _look(self, left, length):
+        """Note a packet that left; a reaction ends at the first of ``TOGETHER`` packets that keep the new distance."""
+        self._left.append((left, *(length * gap for gap in self._gaps)))
+        recent = self._left[-TOGETHER - 1:]
+        if len(recent) > TOGETHER and _is_new(recent[:2]) and _is_new(recent):
+            self.found.append(Reaction(self._control, recent[1][0] - self._seen - DELAY_NS))
+            self._left.clear()
+            self._seen = self._gaps = None
+
+
+def _is_new(packets):
+    """Return true if the time between the first and the last packet is closer to that of the new rate."""
+    lasted = packets[-1][0] - packets[0][0]
+    old, new = (sum(packet[k] for packet in packets[:-1]) for k in (1, 2))
+    return abs(lasted - new) < abs(lasted - old)
 
 
 async def reactions(pair, length):
-    """Return the reaction times of a transfer between the cards of a started pair, in nanoseconds."""
+    """Return the :class:`Reaction` of each notification in a transfer between the cards of a started pair."""
     a, b = [await pair.call(Endpoint, pair.contexts[side], length) for side in pair.sides]
     for end, peer in ((a, b), (b, a)):
         await pair.call(end.connect, peer.connections, path_mtu=MTU[f"MTU_{PMTU}"])
@@ -81,16 +138,17 @@ async def reactions(pair, length):
 
 
 def on_timed_cards():
-    """Return the reaction times on timed cards."""
-    pair = LoopPair(TimedDevice, CONFIG, seed=1, watched=False, forward=CABLE, backward=CABLE, preset="test",
+    """Return the reactions of timed cards."""
+    pair = LoopPair(TimedDevice, CONFIG, seed=1, watched=False, forward=CABLE, backward=CABLE, preset=CARD,
                     host=HostConfig())
     return complete(reactions(pair, LENGTH["timed"]))
 
 
 @cocotb.test()
 async def on_gateware(dut):
-    """Leave the reaction times of the gateware."""
-    pair = RtlPair(dut, EnvConfig(CABLE, CABLE, HostConfig()), CONFIG, seed=bench_seed(), guarded=False, judged=False)
+    """Leave the reactions of the gateware."""
+    pair = RtlPair(dut, EnvConfig(CABLE, CABLE, HostConfig()), CONFIG, card=CARD, seed=bench_seed(), guarded=False,
+                   judged=False)
     await pair.start()
     found = await reactions(pair, int(given()["length"]))
     pair.env.finish()
@@ -98,13 +156,18 @@ async def on_gateware(dut):
 
 
 PARTS = (("", "timed cards", on_timed_cards), ("_rtl", "gateware", partial(
-    run_cards, preset("test"), __file__, {"length": str(LENGTH["rtl"])}, seed=1)))
+    run_cards, CARD, __file__, {"length": str(LENGTH["rtl"])}, seed=1)))
 
 
 def rows():
     """Return the median on each kind of cards."""
-    found = [(name, cards, run()) for name, cards, run in PARTS]
-    return [Row(f"network_reaction{name}_us", "µs", statistics.median(times) / 1e3, at_most=MOST_US,
-                conditions=f"{cards}, dcqcn; from a marked packet at the receiver to the sender's control, without the "
-                           f"way; median of {len(times)}, the longest {max(times) / 1e3:.2f}")
-            for name, cards, times in found]
+    return [_row(name, cards, [Reaction(*times) for times in run()]) for name, cards, run in PARTS]
+
+
+def _row(name, cards, found):
+    control, packet = ([times[k] / 1e3 for times in found] for k in range(2))
+    return Row(f"network_reaction{name}_us", "µs", statistics.median(packet), at_most=MOST_US,
+               conditions=f"{cards} with a pacer, dcqcn, PMTU {PMTU}, from {RATE_GBPS} to {RATE_GBPS / 2:g} Gb/s; from "
+                          "a marked packet at the receiver to the first packet at the new rate, without the way; "
+                          f"median of {len(found)}, the longest {max(packet):.2f}; to the sender's control "
+                          f"{statistics.median(control):.2f}")

@@ -166,7 +166,9 @@ class HostileGuest:
                 yield self.descriptor(abi.COMMAND, phase, opcode=opcode, tag=0, extent=0, **sane)
         elif ring is abi.Ring.NIC_TX:
             while True:
-                yield self.descriptor(abi.NIC_TX, phase, address=self.address(), length=rng.choice([60, 1500, 9000]))
+                layout, opcode = rng.choice([(abi.NIC_TX, 0), (abi.NIC_TX_INLINE, 1), (abi.NIC_TX_DATA, 2)])
+                yield self.descriptor(layout, phase, opcode=opcode, address=self.address(), number=0,
+                                      length=rng.choice([60, 74, 1500, 9000]))
         else:
             while True:
                 layout, opcode = rng.choice([(abi.WORK, 1), (abi.WORK, 2), (abi.WORK_INLINE, 1), (abi.INLINE_DATA, 3)])

@@ -18,6 +18,7 @@ from weft.tb.sim.pair.functional_pair import make_pair
 from weft.tb.sim.pair.operation_pair import OperationPair
 from weft.tb.test import decoder
 from weft.tb.test.driver.faulty_link import Scenario, opcode_of
+from weft.tb.verify.bench.register_traffic import RegisterTraffic
 
 SEED = drawn_seed(__name__)
 LENGTH, INTERVAL_NS, LEAST_NS = 1 << 19, CNP_INTERVAL_NS, CNP_INTERVAL_NS // 2
@@ -134,6 +135,21 @@ def test_a_mark_is_reported_without_congestion_control():
     scene.write()
     assert scene.cnps and scene.pair.contexts[0].counts["cnps_received"] and not scene.notified
     scene.close()
+
+
+def test_control_frames_are_pushed_between_qps_that_react_to_marks():
+    """Others share a doorbell with what comes in the same round; a notification is pushed in any case."""
+    pushed = {}
+    for congestion in ("dcqcn", "none"):
+        scene = Marked(share=0.3, congestion=congestion, device_type=TimedDevice, preset="test")
+        traffic, window = RegisterTraffic(scene.pair.devices[1]), abi.PUSH_BASE + abi.PUSH_PAGE_BYTES
+        scene.write(4)
+        windows = sum(traffic.writes[hex(window + k * abi.BLOCK_BYTES)] for k in range(abi.PUSH_WINDOWS))
+        assert len(scene.cnps) > 3 and len(scene.answers) > len(scene.cnps)
+        pushed[congestion] = windows / len(scene.answers), windows / len(scene.cnps)
+        scene.close()
+    assert pushed["dcqcn"][0] > 1.5, "two entries of nearly every frame"
+    assert 0 < pushed["none"][1] <= 2, "notifications only"
 
 
 def test_packets_that_are_dropped_do_not_count():

@@ -128,19 +128,22 @@ def test_impossible_consumer_indices_are_ignored_and_arm_nothing(bench):
     continues(bench)
 
 
-def test_descriptors_that_are_pushed_at_the_wrong_time_are_dropped(bench):
+@pytest.mark.parametrize("ring", abi.PUSH_RINGS)
+def test_descriptors_that_are_pushed_at_the_wrong_time_are_dropped(bench, ring):
+    page, cons = abi.PUSH_BASE + abi.PUSH_RINGS.index(ring) * abi.PUSH_PAGE_BYTES, f"{ring.name.lower()}_cons"
+
     def push(window, data=bytes(abi.BLOCK_BYTES)):
-        bench.function.region_write(0, abi.PUSH_BASE + window * abi.BLOCK_BYTES, data)
+        bench.function.region_write(0, page + window * abi.BLOCK_BYTES, data)
         run(bench)
 
     push(0)                                 # the ring is not enabled
-    start(bench, "send", COMMANDS)
+    start(bench, ring.name.lower(), COMMANDS)
     push(2)                                 # neither the next descriptor nor the newest
-    assert dropped(bench, "bad_descriptor") == 2 and bench.get("send_cons") == 0
+    assert dropped(bench, "bad_descriptor") == 2 and bench.get(cons) == 0
     push(abi.PUSH_WINDOWS - 1)              # the newest
     assert dropped(bench, "bad_descriptor") == 2
     push(0)                                 # the next, with a wrong phase
-    assert dropped(bench, "bad_descriptor") == 3 and bench.get("send_cons") == 1
+    assert dropped(bench, "bad_descriptor") == 3 and bench.get(cons) == 1
     continues(bench)
 
 

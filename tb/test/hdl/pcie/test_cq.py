@@ -81,8 +81,8 @@ async def served(dut):
     await start_clock(dut)
     bench = Bench(dut)
     for _ in range(60):
-        behind = abi.PUSH_BASE + abi.PUSH_WINDOWS * abi.BLOCK_BYTES
-        place = bench.rng.choice([bench.rng.randrange(0, abi.PUSH_BASE, 4), bench.rng.randrange(behind, 1 << 16, 4)])
+        place = bench.rng.choice([bench.rng.randrange(0, abi.PUSH_BASE, 4),
+                                  bench.rng.randrange(abi.PUSH_END, 1 << 16, 4)])
         address = 0xF000_0000_0000 + place
         wide = bench.rng.random() < 0.5 and not address & 4
         payload = [bench.rng.getrandbits(32) for _ in range(1 + wide)]
@@ -110,8 +110,9 @@ async def pushed(dut):
     await start_clock(dut)
     bench, seen = Bench(dut), set()
     sink = StreamSink(dut, "o_push", dut.clk, 0.3, bench.rng)
-    while len(seen) < 5 or sink.received < 60:
-        window, page = bench.rng.randrange(abi.PUSH_WINDOWS), abi.PUSH_BASE + (bench.rng.getrandbits(30) << 16)
+    while len(seen) < 7 or sink.received < 60:
+        ring, window = bench.rng.randrange(len(abi.PUSH_RINGS)), bench.rng.randrange(abi.PUSH_WINDOWS)
+        page = abi.PUSH_BASE + ring * abi.PUSH_PAGE_BYTES + (bench.rng.getrandbits(30) << 16)
         dwords = bench.rng.choice([1, 2, 12, 13, 15, 16, 16, 16, 16])
         first = bench.rng.choice([0, 16 - dwords])
         first_be, last_be = (bench.rng.choice([0xF, 0xF, 0xE]), bench.rng.choice([0xF, 0xF, 0x7]) if dwords > 1 else 0)
@@ -120,9 +121,9 @@ async def pushed(dut):
                             last_be=last_be)
         got = unpack(PushedDescriptor, await with_timeout(sink.recv(), 2, "us"))
         whole = dwords == 16 and first_be & last_be == 0xF
-        assert (got.window, got.whole) == (window, whole)
+        assert (got.ring, got.window, got.whole) == (ring, window, whole)
         assert not whole or got.data == sum(p << 32 * k for k, p in enumerate(payload))
-        seen.add((dwords, whole) if dwords >= 15 else dwords > 2)
+        seen.add((dwords, whole) if dwords >= 15 else (dwords > 2, ring))
         address = bench.rng.randrange(0, abi.PUSH_BASE, 4)
         await bench.request(WRITE, address, payload=[7])
         assert unpack(RegisterWrite, await with_timeout(bench.writes.recv(), 2, "us")).address == address

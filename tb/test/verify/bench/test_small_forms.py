@@ -83,7 +83,7 @@ SMALL = {
     "network": [(network, "SHORT", PAIR), (network, "FLOWS", (2,)), (network, "INCASTS", network.INCASTS[:1]),
                 (network, "LOSSES", (0.0,)), (network, "BUFFERS", (1.0,)), (network, "RECOVERIES", ("irn",)),
                 (network, "LONG", network.LONG.with_(rtt_us=100, warmup_rtts=4, measured_rtts=4)),
-                (reaction, "PARTS", reaction.PARTS[:1]), (reaction, "LENGTH", {"timed": 256 * KIB}),
+                (reaction, "PARTS", reaction.PARTS[:1]), (reaction, "LENGTH", {"timed": 512 * KIB}),
                 (pacing.rows, "__defaults__", ((replace(pacing.CASES[0], ns=20_000),),))],
     "pool": [(small_pools.squeezed.__kwdefaults__, "length", 100_000)],
     "soft": [(soft, "SIZES", (64,)), (soft, "LATENCIES", 1), (soft, "QPS", (1,)), (soft, "RATIO_BYTES", 4 * KIB),
