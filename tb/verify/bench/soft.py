@@ -28,7 +28,7 @@ from weft.hdl.contract import abi
 from weft.model.link import LinkConfig
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.pair.functional_pair import make_pair
-from weft.tb.sim.pair.sides import IP, MAC, SIDES
+from weft.tb.sim.pair.settings import IP, MAC, SIDES
 
 ACCESS = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE
 MACS, IPS = (tuple(table[side] for side in SIDES) for table in (MAC, IP))
