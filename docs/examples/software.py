@@ -1,8 +1,7 @@
 """Two hosts without a card: RoCEv2 in software, over a link that loses one frame in twenty."""
 
 from weft.driver import CQ, PD, SGE, AccessFlag, RecvWR, SendWR, WROpcode, rc_init_attr
-from weft.driver.soft.ports.memory import MemoryPort
-from weft.driver.soft.ports.pump import Pump
+from weft.driver.soft.ports import MemoryPort, Pump
 from weft.driver.soft.rc.context import SoftContext
 from weft.driver.soft.rc.mr import SoftMR
 from weft.driver.soft.rc.qp import SoftQP

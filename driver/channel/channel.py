@@ -11,7 +11,7 @@ from ..terms.wc import WC
 from ..verbs.wr import SGE, RecvWR, SendWR
 from .capacities import Capacities
 from .credits import Credits, Post, Work
-from .failure import ChannelError, PeerError
+from .lanes import ChannelError, PeerError
 
 POLL = 16
 _RECEIVE = len(Work)     # kind of a receive in a wr_id

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 from ..terms.checks import unsigned
 from .capacities import Capacities
-from .failure import ChannelError, PeerError
-from .lanes import Lane, LocalLane
+from .lanes import ChannelError, Lane, LocalLane, PeerError
 
 _COUNT_BITS = 16
 

@@ -1,6 +1,14 @@
 """Counters of one end for each kind of work request."""
 
-from .failure import PeerError
+
+
+
+class ChannelError(ConnectionError):
+    """The channel failed and cannot be used any more."""
+
+
+class PeerError(ChannelError):
+    """The peer violated the protocol."""
 
 
 class LocalLane:

@@ -16,9 +16,19 @@ from typing import Any
 from weft.hdl.contract import wire
 
 from .connection import CmNotice, Connection, Offer, ResponseTimeout, State, ignore
-from .messages import LAYOUTS, Attribute, ReferredMessage, RejectReason, build, parse
+from .messages import (
+    LAYOUTS,
+    Attribute,
+    ReferredMessage,
+    RejectReason,
+    build,
+    gid_of,
+    header,
+    parse,
+    parse_header,
+    service_id,
+)
 from .resolution import Resolution, Resolutions
-from .service import gid_of, header, parse_header, service_id
 
 BACKLOG_MAX = 1024
 REQUESTS_KEPT = 128          # by a listener: those beyond the backlog wait for the program

@@ -12,8 +12,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from ..protocol.timer import ack_timeout_ns
-from .messages import Attribute, build
-from .service import PORT_SPACE_UDP, header, parse_header, service_id
+from .messages import PORT_SPACE_UDP, Attribute, build, header, parse_header, service_id
 
 if TYPE_CHECKING:
     from .agent import Agent, Listener

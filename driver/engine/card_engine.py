@@ -16,8 +16,8 @@ from ..queue.host_qpns import HostQpns
 from ..queue.meta_report import ReportWorker
 from ..queue.ring import PHASE, CardToHostRing, HostToCardRing, rings_with_entries
 from ..queue.simple_nic import SimpleNic
-from ..queue.status import unpack_status
 from ..queue.transmit_turns import SEND_CONS, TransmitTurns, enough_bytes
+from ..queue.words import unpack_status
 from ..terms.enums import WCStatus
 from ..terms.errors import QueueFull, TimedOut
 from .card_lock import CardLock

@@ -9,7 +9,7 @@ from ..device.page_table import RangeAllocator
 from ..terms.errors import InvalidValue, OutOfResources
 from ..terms.program_mapping import MappingMethod
 from .libc import PAGE
-from .pagemap import physical_pages
+from .mapper import physical_pages
 from .region import HUGE
 
 # Addresses for the card. Every IOMMU has them, and Linux puts no memory of a process there, whose addresses the card
@@ -70,7 +70,7 @@ class ForeignRanges:
     mapper
         Of :mod:`weft.driver.linux.mapper`, ``vfio`` or ``iommufd``.
     pages : callable(address, size, path)
-        As :func:`~weft.driver.linux.pagemap.physical_pages`.
+        As :func:`~weft.driver.linux.mapper.physical_pages`.
     """
 
     def __init__(self, mapper, pages=physical_pages):

@@ -1,9 +1,13 @@
-"""Layouts as machine words, for fast packing and unpacking of descriptors, reports and frames."""
+"""Layouts as machine words, for fast packing and unpacking; the status block."""
 
+import collections
 import struct
+
+from weft.hdl.contract import abi
 
 _CHARS = {8: "B", 16: "H", 32: "I", 64: "Q"}
 _ORDER = {"little": "<", "big": ">"}
+_NAMES = [field.name for field in abi.STATUS_BLOCK.fields if not field.name.startswith("_")]
 
 
 def words(layout, *parts):
@@ -32,3 +36,14 @@ def place(layout, first, bits, name):
     """Return (shift, mask) of the field ``name`` in the word of ``bits`` bits that begins at the field ``first``."""
     within, width = layout.offset_of(name) - layout.offset_of(first), layout.by_name[name].width
     return within if layout.byteorder == "little" else bits - within - width, (1 << width) - 1
+
+
+_WORDS = words(abi.STATUS_BLOCK, *_NAMES)
+
+Status = collections.namedtuple("Status", _NAMES)
+Status.__doc__ = """Indices by the names of ``STATUS_BLOCK``."""
+
+
+def unpack_status(data):
+    """Return the :class:`Status` of the block's bytes."""
+    return tuple.__new__(Status, _WORDS.unpack(data))

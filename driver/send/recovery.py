@@ -13,7 +13,7 @@ class Recovery:
 
     A report is accepted only if it is plausible: its holes were sent and are not acknowledged, and the holes that await
     retransmission do not exceed the outstanding PSNs, with an allowance for spans (see
-    :class:`~weft.driver.receive.waiting.WaitingHoles`). A rejected report consumes no RSN, so that the genuine report
+    :class:`~weft.driver.receive.hole_list.WaitingHoles`). A rejected report consumes no RSN, so that the genuine report
     still takes effect.
 
     Parameters

@@ -13,8 +13,7 @@ from ..cm.identifier import EVENTS
 from ..cm.qp_attributes import ACK_TIMEOUT, state_attr
 from ..connection.agent import PORT_MAX, Listener
 from ..connection.connection import CmNotice, Offer, State
-from ..connection.messages import Attribute, RejectReason, private_bytes
-from ..connection.service import HEADER
+from ..connection.messages import HEADER, Attribute, RejectReason, private_bytes
 from ..ibverbs.messages import CM_PRIVATE_BYTES_MAX, Kind
 from ..terms.enums import QPState
 from ..terms.errors import InvalidValue, OutOfResources, PyverbsRDMAError

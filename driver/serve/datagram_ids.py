@@ -1,9 +1,8 @@
 """Identifiers of the port space UDP: resolution of a service to a UD queue pair, and multicast groups."""
 
 from ..cm.enums import UDP_QKEY, EventType
-from ..connection.messages import Attribute, private_bytes
+from ..connection.messages import HEADER, Attribute, private_bytes
 from ..connection.resolution import ResolutionState, SidrStatus
-from ..connection.service import HEADER
 from ..datagram.packet import MULTICAST_QPN, is_group
 from ..ibverbs.messages import Kind
 from ..terms.enums import QPState, QPType

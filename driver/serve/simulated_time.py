@@ -11,21 +11,44 @@ preparations take no time of the session, and work that is posted afterwards fin
 
 import contextlib
 import functools
+import mmap
 import os
+import struct
 import time
 
+from ..ibverbs.rings import CLOCK
 from .activity import AHEAD_NS_MAX, Program, State
-from .clock_page import ClockPage
 from .daemon import Daemon
 from .process import credentials_of
 from .shared_memory import fence
 
+_NS = struct.Struct("<Q")
 START_NS = 1_000                          # of the session: 0 means no time
 GLIMPSE_NS, GLIMPSE_PART = 10_000, 16     # a waiting program is woken after this time, or this part of its waiting time
 REST_S, REST_S_MAX = 0.001, 0.05          # the same in wall-clock time, while simulated time stands still
 IDLE_S = 0.5                              # polling interval while no program waits: the process must handle signals
 DOZE_S = 0.0005                           # longest interval between two checks for running programs
 STRETCH_S = 0.002                         # longest wall-clock time between two checks of the programs
+
+
+class ClockPage:
+    """File ``NAME.clock`` next to a host's socket, in which programs read the simulated time."""
+
+    def __init__(self, path):
+        self.path = path
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        with open(path, "x+b") as file:
+            file.truncate(mmap.PAGESIZE)
+            self._page = mmap.mmap(file.fileno(), mmap.PAGESIZE)
+
+    def show(self, now_ns):
+        _NS.pack_into(self._page, CLOCK.offset_of("now_ns") // 8, now_ns)
+
+    def close(self):
+        self._page.close()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path)
 
 
 class SimulatedDaemon(Daemon):

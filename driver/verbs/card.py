@@ -11,8 +11,7 @@ from ..device.capabilities import Capabilities
 from ..device.device import Device
 from ..device.health import DeviceFatal
 from ..device.index_pool import IndexPool
-from ..device.key_tags import KeyTags
-from ..device.local_keys import LocalKeys
+from ..device.local_keys import KeyTags, LocalKeys
 from ..device.page_table import RangeAllocator
 from ..engine.card_engine import CardEngine
 from ..engine.card_lock import CardLock
@@ -22,9 +21,9 @@ from ..operation.memory import Memory
 from ..queue.command import CommandError, CommandTimeout
 from ..queue.page_writer import PageWriter
 from ..terms.checks import unsigned
+from ..terms.closing import Release
 from ..terms.enums import EventType
 from ..terms.errors import InvalidValue
-from ..terms.release import Release
 from .config import ContextConfig
 from .events import AsyncEvent
 from .locking import locked

@@ -14,8 +14,7 @@ from ..device.capabilities import Capabilities, IncompatibleCard
 from ..device.device import Device
 from ..device.health import DeviceFatal
 from ..device.index_pool import IndexPool
-from ..device.key_tags import KeyTags
-from ..device.local_keys import LocalKeys
+from ..device.local_keys import KeyTags, LocalKeys
 from ..device.page_table import RangeAllocator
 from ..engine.card_engine import CardEngine
 from ..engine.card_lock import CardLock

@@ -6,13 +6,11 @@ from weft.hdl.contract import abi
 
 from ..device.device import DmaBuffer
 from ..device.page_table import page_list, pick_page_bytes
-from ..queue.command import CommandError, PendingCommand
-from ..queue.remembered import RememberedCommand
+from ..queue.command import CommandError, PendingCommand, RememberedCommand
 from ..terms.checks import between, member, mr_access, unsigned
-from ..terms.closing import Closing
+from ..terms.closing import Closing, Release
 from ..terms.enums import AccessFlag, ReregFlag
 from ..terms.errors import InvalidValue, NotSupported, OutOfResources, PyverbsUserError
-from ..terms.release import Release
 from .locking import locked, made_locked
 from .pd import PD
 from .requests import ADDRESS_BITS

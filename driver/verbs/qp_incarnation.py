@@ -12,8 +12,7 @@ from ..operation.queues import Queues
 from ..operation.receives import Receives
 from ..protocol.path import Path
 from ..protocol.timer import ack_timeout_ns
-from ..queue.command import CommandTimeout
-from ..queue.remembered import RememberedCommand
+from ..queue.command import CommandTimeout, RememberedCommand
 from ..receive.receiver import Receiver
 from ..send.choice import flow_limit
 from ..send.sender import Sender

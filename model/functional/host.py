@@ -10,8 +10,7 @@ from functools import partial
 from typing import Any
 
 from weft.driver.device.attached import ForeignMemory
-from weft.driver.device.buffers import Buffers
-from weft.driver.device.device import Device, DmaBuffer
+from weft.driver.device.device import Buffers, Device, DmaBuffer
 from weft.model.link import Link, LinkConfig, Tap
 from weft.model.loop import EventLoop
 

@@ -13,13 +13,12 @@ from weft.hdl.contract import wire
 
 from .adamap import builder, cache, knitting, matcher, node, window
 from .experiment import Experiment
-from .path import back, delay, draw, line, loss, queue, score, sender
+from .path import back, draw, line, loss, queue, score, sender
 from .path.draw import streams
-from .scheme import deadlines, dispatch
+from .scheme import dispatch
 from .schemes import configuration
 
-_PARTS = (draw, queue, line, back, delay, loss, score, sender, dispatch, deadlines, node, builder, window, cache,
-          matcher, knitting)
+_PARTS = (draw, queue, line, back, loss, score, sender, dispatch, node, builder, window, cache, matcher, knitting)
 
 
 def _fields(*kinds: str) -> np.dtype:

@@ -57,8 +57,7 @@ def soft_server(
 
 
 def _port(qemu, tap):
-    from weft.driver.soft.ports.qemu_socket import QemuSocketPort
-    from weft.driver.soft.ports.tap import TapPort
+    from weft.driver.soft.ports import QemuSocketPort, TapPort
     if tap:
         try:
             return TapPort(tap)

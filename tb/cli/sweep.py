@@ -24,8 +24,8 @@ def plan_file(text):
 def sweeping():
     """Refuse what a sweep cannot use: its plan, its table or its scheduler."""
     from weft.tb.app.sweep.plan import BadPlan
+    from weft.tb.app.sweep.run import SchedulerUnreachable
     from weft.tb.app.sweep.table import BadTable
-    from weft.tb.app.sweep.workers import SchedulerUnreachable
     try:
         yield
     except (BadPlan, BadTable, SchedulerUnreachable) as error:

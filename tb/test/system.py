@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from weft.tb.sim.flow.system import missing_headers, tools_expected
+from weft.tb.sim.flow.tools import missing_headers, tools_expected
 
 # {name: (consequence of its absence, Debian package)}
 PROGRAMS = {

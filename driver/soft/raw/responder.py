@@ -4,9 +4,8 @@ Document: "Reception Path", "Out-of-Order Handling".
 """
 
 from ...terms.enums import AccessFlag, WCStatus
-from .completion import Completion
 from .packet import SEQ_BITS, Flag, NackReason, Opcode, Packet, seq_distance
-from .qp import MAX_INFLIGHT, MAX_OOO
+from .qp import MAX_INFLIGHT, MAX_OOO, Completion
 
 _NEEDED = {Opcode.WRITE: AccessFlag.REMOTE_WRITE, Opcode.READ: AccessFlag.REMOTE_READ}
 

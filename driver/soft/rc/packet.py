@@ -1,5 +1,6 @@
 """RoCEv2 packets of reliable connections: parsing and construction (IBTA 1.7, chapter 9.2 and annex A17)."""
 
+import bisect
 import enum
 from dataclasses import dataclass
 
@@ -8,6 +9,9 @@ from weft.hdl.contract import wire
 from .opcodes import EXTENSIONS, WITHOUT_PAYLOAD, RcOpcode
 
 PKEY_MASK = 0x7FFF
+CREDITS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096,
+           6144, 8192, 12288, 16384, 24576, 32768)
+UNLIMITED = int(wire.Syndrome.ACK)   # code 31: the field is not valid
 
 
 class Fault(enum.Enum):
@@ -127,3 +131,16 @@ def _parse_transport(frame, bth, src_ip):
         raise BadPacket(Fault.LENGTH)
     packet.payload = bytes(frame[at:end])
     return packet
+
+
+def credit_code(count):
+    """Return the syndrome of an ACK for ``count`` receives, or for the next lower number that has a code.
+
+    IBTA 1.7, chapter 9.7.7.2 and table 45.
+    """
+    return bisect.bisect_right(CREDITS, count) - 1
+
+
+def credit_count(syndrome):
+    """Return the number of receives in the syndrome of an ACK, or None if it has none."""
+    return None if syndrome == UNLIMITED else CREDITS[syndrome]

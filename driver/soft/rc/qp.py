@@ -1,24 +1,62 @@
-"""Software queue pair with the interface of the verbs' QP: a requester and a responder."""
+"""Software queue pair with the interface of the verbs' QP: its attributes, a requester and a responder."""
 
 import collections
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from weft.hdl.contract import abi, wire
 
 from ...protocol.source_port import FIRST_PORT, PORT_MASK, PortDraw
 from ...protocol.timer import ack_timeout_ns
-from ...terms.checks import unsigned
-from ...terms.enums import QPState, WCOpcode, WCStatus
+from ...terms.checks import member, unsigned
+from ...terms.enums import MTU, AccessFlag, QPState, WCOpcode, WCStatus
 from ...terms.wc import WC
 from ...verbs.requests import sges_of
-from .attributes import RcAttr, SoftConnection
 from .opcodes import RESPONSES, RcOpcode
 from .packet import Addresses, RcPacket, build
+from .request import send_request
 from .requester import Requester
 from .responder import Responder
-from .wr import send_request
 
+_BITS = {"timeout": 5, "retry_cnt": 3, "rnr_retry": 3, "min_rnr_timer": 5, "max_rd_atomic": 8, "max_dest_rd_atomic": 8}
 CNP_INTERVAL_NS = abi.REGISTER["cnp_interval_ns"].reset
+
+
+@dataclass(frozen=True)
+class SoftConnection:
+    """Connection data of a software queue pair for its peer, exchanged out of band."""
+
+    qpn: int
+    psn: int
+    mac: int
+    ip: int
+
+
+@dataclass(frozen=True)
+class RcAttr:
+    """Attributes of a connection, with the names and units of the verbs (ibv_qp_attr).
+
+    ``timeout`` is 4.096 µs · 2^timeout; 0 disables it. An ``rnr_retry`` of 7 means no limit. ``min_rnr_timer`` is a
+    code of IBTA table 46. ``max_rd_atomic`` and ``max_dest_rd_atomic`` limit the outstanding READs and atomics of this
+    end and of the peer. With ``end_to_end_credits`` acknowledgements report the number of posted receives.
+    With ``path_search`` an end whose packets go unanswered changes its UDP source port, and so its path.
+    """
+
+    path_mtu: MTU = MTU.MTU_1024
+    qp_access_flags: AccessFlag = AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC
+    timeout: int = 8
+    retry_cnt: int = 7
+    rnr_retry: int = 7
+    min_rnr_timer: int = 4
+    max_rd_atomic: int = 4
+    max_dest_rd_atomic: int = 4
+    end_to_end_credits: bool = True
+    path_search: bool = True
+
+    def __post_init__(self):
+        for name, bits in _BITS.items():
+            unsigned(name, getattr(self, name), bits)
+        member("path_mtu", self.path_mtu, MTU)
+        member("qp_access_flags", self.qp_access_flags, AccessFlag)
 
 
 class SoftQP:

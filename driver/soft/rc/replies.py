@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from weft.hdl.contract import wire
 
 from ...terms.enums import AccessFlag
-from .credits import UNLIMITED, credit_code
 from .message import Rejection
 from .opcodes import RcOpcode, response_opcode
-from .packet import RcPacket
+from .packet import UNLIMITED, RcPacket, credit_code
 
 
 @dataclass(eq=False)

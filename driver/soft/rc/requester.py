@@ -8,8 +8,8 @@ from ...protocol.aeth import Answer, answer_of, rnr_wait_ns
 from ...protocol.wrap import near
 from ...terms.enums import WCStatus
 from ...terms.wc import WC
-from .credits import credit_count
 from .opcodes import READ_RESPONSES, RcOpcode
+from .packet import credit_count
 from .request import ATOMIC, COMPLETION, LocalError
 
 WINDOW = 64           # limit of packets that are sent and not acknowledged

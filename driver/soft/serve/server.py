@@ -10,11 +10,10 @@ from ...verbs.cq import CQ
 from ...verbs.pd import PD
 from ...verbs.qp_init_attr import rc_init_attr
 from ...verbs.wr import SGE, RecvWR
-from ..ports.pump import Pump
-from ..rc.attributes import RcAttr, SoftConnection
+from ..ports import Pump
 from ..rc.context import SoftContext
 from ..rc.mr import SoftMR
-from ..rc.qp import SoftQP
+from ..rc.qp import RcAttr, SoftConnection, SoftQP
 from .perftest import Handshake, Keys
 
 MEMORY_BYTES, RECEIVES, READS = 1 << 24, 512, 4

@@ -1,1 +1,1 @@
-"""Detection and recovery of losses: one file per scheme; ``dispatch`` selects among them."""
+"""Detection and recovery of losses: go-back-N, selective repeat, Adamap; ``dispatch`` selects among them."""

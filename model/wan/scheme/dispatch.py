@@ -3,13 +3,13 @@
 from ...machine_code import compiled, inlined
 from ..path import score
 from ..path.sender import probe
-from . import adamap, dcp, deadlines, go_back_n, irn, melo, oracle, order, selective, timer_only
+from . import adamap, go_back_n, selective
 
 GO_BACK_N, IRN, MELO, DCP, TIMER_ONLY, ORACLE, ADAMAP = range(7)
-QP = go_back_n.QP + order.QP + melo.QP + [("rsn_sent", "i8")]
-CONFIG = [("scheme", "i8")] + melo.CONFIG + dcp.CONFIG
-STATE = melo.STATE
-COUNTS = melo.COUNTS
+QP = go_back_n.QP + selective.QP + [("rsn_sent", "i8")]
+CONFIG = [("scheme", "i8")] + selective.CONFIG
+STATE = selective.STATE
+COUNTS = selective.COUNTS
 
 
 @compiled
@@ -18,17 +18,17 @@ def arrive(w, p):
     scheme = w.s.scheme
     if p.lost:
         if scheme == ORACLE:
-            oracle.vanish(w, p)
+            selective.oracle_vanish(w, p)
         elif scheme == DCP:
-            dcp.vanish(w, p)
+            selective.dcp_vanish(w, p)
     elif scheme == ADAMAP:
         adamap.arrive(w, p)
     elif scheme == GO_BACK_N:
         go_back_n.arrive(w, p)
     elif scheme == IRN:
-        irn.arrive(w, p)
+        selective.irn_arrive(w, p)
     elif scheme == MELO:
-        melo.arrive(w, p)
+        selective.melo_arrive(w, p)
     else:
         score.arrive(w, p)
 
@@ -40,7 +40,7 @@ def own_time(w):
     if scheme == ADAMAP:
         adamap.host(w)
     elif scheme in (TIMER_ONLY, DCP):
-        deadlines.overdue(w)
+        selective.overdue(w)
 
 
 @compiled
@@ -60,9 +60,9 @@ def sent(w, qp, psn):
     """Process the transmission of a new packet."""
     scheme = w.s.scheme
     if scheme == TIMER_ONLY:
-        timer_only.sent(w, qp, psn)
+        selective.timer_only_sent(w, qp, psn)
     elif scheme == DCP:
-        dcp.sent(w, qp, psn)
+        selective.dcp_sent(w, qp, psn)
 
 
 @compiled

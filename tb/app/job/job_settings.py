@@ -23,7 +23,7 @@ from weft.model.settings import (
     fields,
     readable_file,
 )
-from weft.tb.sim.pair.sides import LETTERS, SIDES
+from weft.tb.sim.pair.settings import LETTERS, SIDES
 
 HOSTS_MAX, RTL_HOSTS_MAX = len(LETTERS), 4
 _OF_A_LINE = ("reorder", "dup", "corrupt", "back_loss", "back_reorder", "back_dup", "back_corrupt", "pfc", "mac_clock",

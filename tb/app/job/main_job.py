@@ -9,7 +9,7 @@ from weft.tb.app.job.job import Job
 from weft.tb.app.job.outcome import outcome
 from weft.tb.app.job.programs import Programs
 from weft.tb.app.job.timeline import Timeline
-from weft.tb.sim.pair.sides import DIRECTIONS, SIDES
+from weft.tb.sim.pair.settings import DIRECTIONS, SIDES
 
 if TYPE_CHECKING:
     from weft.tb.sim.pair.pair import Pair

@@ -11,7 +11,7 @@ from weft.driver.terms.enums import MTU
 from weft.model.fabric.description import Flow
 from weft.tb.app.job.job import Job
 from weft.tb.app.job.main_job import PROGRESS_NS
-from weft.tb.app.job.network_outcome import network_outcome
+from weft.tb.app.job.outcome import network_outcome
 from weft.tb.app.job.programs import Programs
 from weft.tb.sim.pair.pair import serve_until
 

@@ -1,6 +1,9 @@
 """``weft sim``: build two cards, run the main bench, show progress, print the report."""
 
+import contextlib
+import os
 import shlex
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -10,22 +13,62 @@ from typing import Any
 from rich.console import Console
 
 from weft.hdl.contract.params import preset as card_preset
-from weft.tb.app.job import publish
 from weft.tb.app.job.job import Job
 from weft.tb.app.job.job_settings import JobSettings
 from weft.tb.app.job.main_job import run_model
 from weft.tb.app.job.report import line, print_report
 from weft.tb.sim.flow import simulators
-from weft.tb.sim.flow.build import BUILD_ROOT, build
+from weft.tb.sim.flow.build import BUILD_ROOT, build, locked
 from weft.tb.sim.flow.progress import beside_bar
 from weft.tb.sim.flow.run import Bench, run_folder, run_name, run_tests
 from weft.tb.sim.pair.network import sides_of
-from weft.tb.sim.pair.sides import SIDES
+from weft.tb.sim.pair.settings import SIDES
 from weft.tb.sim.pair.two_cards import cards_name, top_of, two_cards_text
 from weft.tb.sim.wave import view as wave
 
+REPORT = BUILD_ROOT / "reports/sim.json"
+CAPTURES = BUILD_ROOT / "captures"
+TIMELINE = BUILD_ROOT / "reports/timeline.json"
 CASES = Path(__file__).with_name("job_cases.py")
 RUN_LIMIT_S = 24 * 3600
+
+
+def publish(report: Path, captures: Path, timeline: Path) -> None:
+    """Give the fixed names to a run's report, captures and timeline; remove older results without a successor.
+
+    A run writes into a separate folder, where its results stay until another run uses it. At its end all of them get
+    the fixed names together, so that concurrent runs do not mix their results. The names hold the results of the run
+    that ends last.
+    """
+    with locked(BUILD_ROOT / ".locks/published"):
+        REPORT.parent.mkdir(parents=True, exist_ok=True)
+        old = CAPTURES.with_name(f".{CAPTURES.name}.old")
+        shutil.rmtree(old, ignore_errors=True)
+        if CAPTURES.exists():
+            CAPTURES.rename(old)
+        if captures.exists():
+            shutil.copytree(captures, CAPTURES, copy_function=_link)
+        for left, name in ((report, REPORT), (timeline, TIMELINE)):
+            name.unlink(missing_ok=True)
+            if left.exists():
+                _link(left, name)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _link(source: str | Path, target: str | Path) -> None:
+    """Give a file a second name; copy it where the file system cannot do that."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def withdraw() -> None:
+    """Remove the published results, so that a failed run does not leave those of an older run."""
+    with contextlib.suppress(OSError):
+        REPORT.unlink(missing_ok=True)
+        TIMELINE.unlink(missing_ok=True)
+        shutil.rmtree(CAPTURES, ignore_errors=True)
 
 
 def default_file() -> Path:
@@ -63,7 +106,7 @@ def run(settings: JobSettings, *, view: bool = False, verbose: bool = False) -> 
     try:
         return _run(Console(), replace(settings, file=settings.file or str(default_file())), view, not verbose)
     except BaseException:
-        publish.withdraw()
+        withdraw()
         raise
 
 
@@ -88,7 +131,7 @@ def _run(console: Console, settings: JobSettings, view: bool, brief: bool) -> in
             where = _in_phase(console, f"building the simulator ({settings.sim}; minutes the first time, then kept)",
                               lambda: build(text, optimize="run", **names))
         except AssertionError as error:
-            publish.withdraw()
+            withdraw()
             print(f"weft: {error}", file=sys.stderr)
             return 1
     with run_folder(where, run_name(CASES)) as folder:
@@ -102,7 +145,7 @@ def _run(console: Console, settings: JobSettings, view: bool, brief: bool) -> in
             problem = error
         passed = print_report(console, job.report, brief=brief) and problem is None
         written = wave.write(folder, job.captures) if settings.waves else None
-        publish.publish(job.report, job.captures, job.timeline_file)
+        publish(job.report, job.captures, job.timeline_file)
     if problem:
         print(f"weft: {problem}", file=sys.stderr)
     if not model:

@@ -1,22 +1,99 @@
 """Figures of the report: each has an explanation, a picture or table, and the command that makes it."""
 
+import math
 from dataclasses import dataclass
 from html import escape
+from typing import Any
 
 from matplotlib.axes import Axes
 
+from weft.model.wan import engine
 from weft.model.wan.experiment import Experiment
+from weft.model.wan.path.line import AGAIN
+from weft.model.wan.result import measure
 from weft.model.wan.schemes import card_bytes
-from weft.tb.app.report import choose, recovery
+from weft.model.wan.simulation_state import make
 from weft.tb.app.report.drawing import picture
 from weft.tb.app.sweep.picture import lines
 from weft.tb.app.sweep.subject import Row
 from weft.tb.sim.scenario.compare import COMMAND, TIME_MAX
 
+PATHS = {   # name in the table, and the experiment
+    "metro: 100 Gb/s, 2 ms, 0.1 % lost": Experiment(rtt_ms=2, loss=1e-3, warmup_rtts=4),
+    "country: 100 Gb/s, 10 ms, 0.1 % lost": Experiment(rtt_ms=10, loss=1e-3, warmup_rtts=4, measured_rtts=5),
+    "continent: 100 Gb/s, 30 ms, 1 % lost": Experiment(rtt_ms=30, loss=1e-2, warmup_rtts=4, measured_rtts=2),
+    "continent, bursts of 64, 1 % lost": Experiment(rtt_ms=30, burst=64, burst_loss=1e-2, warmup_rtts=4,
+                                                    measured_rtts=2),
+    "1000 QPs: 100 Gb/s, 30 ms, 1 % lost": Experiment(rtt_ms=30, qps=1000, loss=1e-2, warmup_rtts=4, measured_rtts=2),
+}
+STALLED_MAX = 1e-3
+DEPTHS = (1, 2, 4, 8, 16)
+PATH = Experiment(rate_gbps=10, rtt_ms=0.2, pmtu=1024, loss=0.01, outage_ms=0.05, outage_at_rtts=1.5,
+                  window_bits=64, transfer_mib=0.8, message_kib=64, marker=True, seed=4)
 CARD_SCHEMES = "adamap", "irn-128", "irn-512", "irn-bdp", "melo", "dcp", "go-back-n"
 CARD_QPS = 1, 10, 100, 1000, 10_000
 NOT_ZERO = 1e-6     # stands for 0 on a logarithmic axis
 CONDITIONS = {"rate_gbps": "{:g} Gb/s", "rtt_ms": "RTT {:g} ms", "pmtu": "PMTU {}", "qps": "QPs {}"}
+
+
+def stalled(row: dict[str, Any]) -> float:
+    """Return the share of retransmissions that waited for their node."""
+    return row["stalls"] / max(1, row["matches"])
+
+
+def chosen_sizes(paths: dict[str, Experiment] | None = None) -> list[tuple[str, int, int, float, int]]:
+    """Return ``(path, peak of blocks in use, recommended blocks, share that waited, n)`` of each path, as measured.
+
+    The recommended blocks are twice the peak, rounded up to a power of two, since losses vary. n is the smallest one
+    with at most one stall per thousand retransmissions, or the largest of :data:`DEPTHS`.
+    """
+    rows = []
+    for name, x in (PATHS if paths is None else paths).items():
+        for depth in DEPTHS:
+            found = measure(x.with_(depth=depth, watermark=depth))
+            part = stalled(vars(found))
+            if part <= STALLED_MAX:
+                break
+        used = max(found.blocks_peak, x.qps)
+        rows.append((name, used, 1 << math.ceil(math.log2(2 * used)), part, depth))
+    return rows
+
+
+def trace(x: Experiment = PATH) -> tuple[list[tuple[float, int, bool, bool]], list[tuple[float, int, int]]]:
+    """Return ``(packets, known)``.
+
+    ``packets``: time in µs, PSN, whether it is a retransmission, whether it is lost. ``known``, for each slot: time in
+    µs, PSN before which the receiver has everything, PSN before which the sender knows this.
+    """
+    w, packets, known = make(x), [], []
+    while not w.s["done"]:
+        slot = int(w.s["now"])
+        before = int(w.s["originals"] + w.s["retransmissions"])
+        engine.run(w, slot + 1)
+        at = slot * x.slot_ns / 1e3
+        if w.s["originals"] + w.s["retransmissions"] > before:
+            packet = w.flight[slot & int(w.s["flight_mask"])]
+            packets.append((at, int(packet["psn"]), packet["kind"] == AGAIN, bool(packet["lost"])))
+        known.append((at, int(w.qp["cum"][0]), int(w.qp["una"][0])))
+    return packets, known
+
+
+def recovery_picture(x: Experiment = PATH) -> str:
+    """Return the SVG of the trace."""
+    packets, known = trace(x)
+
+    def inside(axes: Axes) -> None:
+        kinds = (("sent", False, False, ".", "tab:blue", 3), ("retransmitted", True, False, "^", "tab:green", 3),
+                 ("lost", False, True, "x", "tab:red", 4), ("retransmitted and lost", True, True, "X", "black", 7))
+        for name, again, lost, marker, colour, size in kinds:
+            found = [(at, psn) for at, psn, *kind in packets if kind == [again, lost]]
+            if found:
+                axes.plot(*zip(*found, strict=True), marker, color=colour, markersize=size, label=name)
+        times, cum, una = zip(*known, strict=True)
+        axes.plot(times, cum, color="tab:orange", label="received without gaps (receiver)")
+        axes.plot(times, una, color="tab:purple", linestyle="--", label="acknowledged (sender)")
+
+    return picture(inside, xlabel="time, µs", ylabel="PSN", legend="")
 
 
 @dataclass(frozen=True)
@@ -90,7 +167,7 @@ def memory(rows: list[Row], command: str) -> Figure:
 
 def stalls(rows: list[Row], command: str) -> Figure:
     named = [row | {"read": f"{row['dma_us']:g} µs"} for row in sorted(rows, key=lambda row: row["dma_us"])]
-    body = picture(lambda axes: lines(axes, named, "depth", lambda row: max(NOT_ZERO, choose.stalled(row)), "read"),
+    body = picture(lambda axes: lines(axes, named, "depth", lambda row: max(NOT_ZERO, stalled(row)), "read"),
                    xlabel="nodes of a list cached, n", ylabel="retransmissions that waited", log="y",
                    legend="read of host memory", title=conditions(rows))
     return Figure("stalls", "Waiting for a node", "Share of the retransmissions that arrived before their node was "
@@ -100,7 +177,7 @@ def stalls(rows: list[Row], command: str) -> Figure:
 def sequence(command: str) -> Figure:
     return Figure("sequence", "A recovery", "One QP that loses 1 % of its packets, and all packets for a quarter of a "
                   "round trip. A mark is a sent packet. Lost packets are retransmitted a round trip later, before "
-                  "new packets.", recovery.draw(), command)
+                  "new packets.", recovery_picture(), command)
 
 
 def calibration(compared: list[Compared] | None) -> Figure:
@@ -131,7 +208,7 @@ def calibration(compared: list[Compared] | None) -> Figure:
 
 
 def chosen(paths: dict[str, Experiment] | None, command: str) -> Figure:
-    rows = choose.sizes(paths)
+    rows = chosen_sizes(paths)
     head = "".join(f"<th>{escape(word)}</th>" for word in (
         "path", "blocks used", "pool, blocks", "pool, KiB", "n and watermark", "retransmissions that waited"))
     body = "".join(

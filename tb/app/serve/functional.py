@@ -17,8 +17,7 @@ from weft.model.functional.host import FunctionalDevice
 from weft.model.impairments import FrameKind, LinkCounters
 from weft.model.link import Link, LinkConfig
 from weft.model.loop import EventLoop
-from weft.tb.app.serve.switch import Switch
-from weft.tb.app.serve.udp_link import AWAY_NS, UdpLink
+from weft.tb.app.serve.switch import AWAY_NS, Switch, UdpLink
 from weft.tb.app.serve.wall_clock import WallClock
 
 MAC, IP = 0x02_0000_0000_01, 0x0A00_0001      # of the first host; those of the others follow

@@ -16,7 +16,7 @@ from weft.tb.app.serve.functional import FunctionalBackend
 from weft.tb.app.serve.pci_backend import PciBackend
 from weft.tb.app.serve.settings import Settings
 from weft.tb.app.serve.simulated import LoopBackend, ModelBackend, WallClockModelBackend
-from weft.tb.app.serve.udp_link import UdpLink
+from weft.tb.app.serve.switch import UdpLink
 
 if TYPE_CHECKING:
     from weft.tb.app.serve.rtl_backend import RtlBackend

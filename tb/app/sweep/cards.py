@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from weft.model.card.timing import CYCLE_NS
 from weft.model.settings import Setting
-from weft.tb.sim.pair.sides import SIDES
+from weft.tb.sim.pair.settings import SIDES
 from weft.tb.sim.scenario.scenario import Conditions, Scenario
 
 if TYPE_CHECKING:

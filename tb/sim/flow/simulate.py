@@ -12,7 +12,7 @@ from weft.tb.sim.flow.build import BUILD_ROOT, build, elaborate, locked
 from weft.tb.sim.flow.run import Bench, bench_seed, run_folder, run_name, run_tests
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.sim.flow.simulators import SIMULATORS, MissingTool
-from weft.tb.sim.flow.system import tools_expected
+from weft.tb.sim.flow.tools import tools_expected
 from weft.tb.sim.flow.verilog_text import top_ports
 
 __all__ = ["BUILD_ROOT", "SIMULATORS", "MissingTool", "bench_seed", "build", "elaborate", "locked", "simulate",

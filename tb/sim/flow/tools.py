@@ -5,6 +5,7 @@ import fcntl
 import functools
 import os
 import shutil
+import subprocess
 import sys
 
 from weft.tb.sim.flow import process
@@ -15,6 +16,11 @@ TELLING = {"COCOTB_LOG_LEVEL", "COCOTB_LOG_PREFIX", "COCOTB_REDUCED_LOG_FMT", "G
 # Prefixes and names of the other variables that cocotb reads.
 STEERING = ("COCOTB_", "GPI_", "PYGPI_")
 STEERING_NAMES = {"COVERAGE", "COVERAGE_RCFILE", "RANDOM_SEED"}
+# {name: (consequence of its absence, Debian package)}
+HEADERS = {
+    "lz4.h": ("waves are written as VCD, not FST", "liblz4-dev"),
+    "zlib.h": ("waves are written as VCD, not FST", "zlib1g-dev"),
+}
 
 
 class MissingTool(Failure):
@@ -80,3 +86,14 @@ def cocotb_environment():
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         "PATH": os.environ["PATH"] + os.pathsep + str(config.libs_dir),
     }
+
+
+def missing_headers():
+    """Return the headers that the compiler does not find, in the form of :data:`HEADERS`."""
+    return {name: hint for name, hint in HEADERS.items() if subprocess.run(
+        ["g++", "-E", "-x", "c++", "-include", name, os.devnull], capture_output=True).returncode}
+
+
+def tools_expected():
+    """Return whether ``CI=true`` is set: then a missing tool is a failure, not a skip."""
+    return os.environ.get("CI", "").lower() in ("true", "1")

@@ -20,8 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from weft.tb.sim.flow.cplusplus import compile_model
-from weft.tb.sim.flow.system import missing_headers
-from weft.tb.sim.flow.tools import MissingTool, build_commands, cocotb_environment, need
+from weft.tb.sim.flow.tools import MissingTool, build_commands, cocotb_environment, missing_headers, need
 from weft.tb.sim.flow.verilog_text import unnamed
 
 KIT, LIBRARIES, MAIN = "kit", "libraries", "verilator.cpp"

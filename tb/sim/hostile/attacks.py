@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from weft.hdl.contract import abi, wire
 from weft.hdl.contract.params import preset
 from weft.hdl.contract.wire import Opcode, Syndrome
-from weft.tb.sim.pair.sides import IP, MAC, PEER
+from weft.tb.sim.pair.settings import IP, MAC, PEER
 
 QPN_WIDTH = preset("test").qpn_width
 FREE_INDEX = (1 << QPN_WIDTH) - 1      # without a QP: drivers allocate the lowest indices first

@@ -3,7 +3,7 @@
 from cocotb.triggers import Timer
 
 from weft.tb.sim.hostile.fuzzed_frames import FrameFuzzer, destination
-from weft.tb.sim.pair.sides import PEER
+from weft.tb.sim.pair.settings import PEER
 
 BURST, BURST_NS = 6, 2_000
 KEPT = 40              # newest genuine frames kept per victim

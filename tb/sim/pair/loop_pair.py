@@ -7,7 +7,7 @@ from weft.model.functional.host import FunctionalDevice, connected_pair, run_app
 from weft.model.loop import EventLoop
 from weft.tb.sim.link.pcap import Captures
 from weft.tb.sim.pair.pair import LINGER_NS, Pair
-from weft.tb.sim.pair.sides import SIDES, BySide
+from weft.tb.sim.pair.settings import SIDES, BySide
 
 LIMIT_NS = 1 << 62
 

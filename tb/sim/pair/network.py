@@ -9,7 +9,7 @@ from weft.model.link import Link, LinkConfig
 from weft.model.loop import EventLoop
 from weft.tb.sim.pair.loop_pair import LoopPair
 from weft.tb.sim.pair.pair import Pair
-from weft.tb.sim.pair.sides import LETTERS, MAC, BySide
+from weft.tb.sim.pair.settings import LETTERS, MAC, BySide
 
 WIRE = LinkConfig(delay_ns=0)       # from a card to the fabric, which has the delays
 

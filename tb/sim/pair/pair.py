@@ -8,7 +8,7 @@ from weft.hdl.contract import abi
 from weft.model.functional.parse import parse
 from weft.tb.sim.judge.dma_guard import DmaGuard
 from weft.tb.sim.judge.scoreboard import Scoreboard
-from weft.tb.sim.pair.sides import IP, MAC, PEER, SIDES, BySide
+from weft.tb.sim.pair.settings import IP, MAC, PEER, SIDES, BySide
 
 LINGER_NS = 3_000          # time for outstanding reports and writes to reach the hosts
 

@@ -6,7 +6,7 @@ from weft.model.fabric.frame.on_loop import LoopFabric
 from weft.model.link import Link
 from weft.tb.sim.pair.network import WIRE, Network, fabric_of, sides_of
 from weft.tb.sim.pair.rtl_pair import RtlPair
-from weft.tb.sim.pair.sides import BySide
+from weft.tb.sim.pair.settings import BySide
 from weft.tb.sim.pair.two_hosts import TwoCards
 
 

@@ -7,7 +7,7 @@ from cocotb.utils import get_sim_time
 
 from weft.hdl.contract.params import preset
 from weft.tb.sim.pair.pair import LINGER_NS, Pair
-from weft.tb.sim.pair.sides import SIDES, BySide
+from weft.tb.sim.pair.settings import SIDES, BySide
 from weft.tb.sim.pair.two_hosts import TwoCards
 
 QUIET_NS = 1_000

@@ -4,7 +4,7 @@ from weft.hdl.mac.edge import AT_MAC
 from weft.tb.sim.flow.bench import run_bench
 from weft.tb.sim.flow.build import card_text
 from weft.tb.sim.flow.simulate import top_ports
-from weft.tb.sim.pair.sides import SIDES
+from weft.tb.sim.pair.settings import SIDES
 
 TOP = "two_cards"
 BEAT = ("tvalid", "tlast", "tuser", "tkeep", "tdata")

@@ -20,7 +20,7 @@ from weft.tb.sim.pcie.hard_block import HardBlock
 from weft.tb.sim.pcie.host import Host, HostConfig
 from weft.tb.sim.stream.bus import Bus
 from weft.tb.sim.stream.clock import phase_ps, ports, start_clock, start_clocks
-from weft.tb.sim.stream.ticker import Ticker
+from weft.tb.sim.stream.stream import Ticker
 
 MAC_IDLE_BYTES = 8 * 1100
 GC_ALLOCATIONS = 100_000

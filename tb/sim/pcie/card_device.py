@@ -11,8 +11,7 @@ from cocotb.task import resume
 from cocotb.triggers import Event, First, Timer
 from cocotb.utils import get_sim_time
 
-from weft.driver.device.buffers import Buffers
-from weft.driver.device.device import Device
+from weft.driver.device.device import Buffers, Device
 from weft.hdl.contract.abi import PAGE_2M, PAGE_4K
 from weft.tb.sim.pcie.host_memory import HostBuffer
 

@@ -132,7 +132,7 @@ class SaveFile:
                     self._trace(trace)
 
     def moments(self, moments):
-        """Set markers A, B, ... at these :class:`~weft.tb.sim.wave.moments.Moment`, and zoom so that all are visible.
+        """Set markers A, B, ... at these :class:`~weft.tb.sim.wave.view.Moment`, and zoom so that all are visible.
 
         They are in order of time.
         """

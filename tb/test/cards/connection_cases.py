@@ -13,7 +13,7 @@ from weft.driver.verbs.device import add_device, remove_device
 from weft.model.impairments import LinkConfig
 from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.judge.dma_guard import DmaGuard
-from weft.tb.sim.pair.sides import IP, MAC
+from weft.tb.sim.pair.settings import IP, MAC
 from weft.tb.sim.pair.two_cards import SIDES
 from weft.tb.sim.pair.two_hosts import EnvConfig, TwoCards
 from weft.tb.test.examples import load

@@ -7,7 +7,7 @@ from weft.hdl.contract.abi import Reason, make_qpn, split_qpn
 from weft.hdl.contract.params import preset
 from weft.hdl.contract.wire import Opcode
 from weft.tb.sim.hostile.fuzzed_frames import edit, seal
-from weft.tb.sim.pair.sides import IP, MAC
+from weft.tb.sim.pair.settings import IP, MAC
 
 IP_AT, UDP_AT = wire.ETH.size_bytes, wire.ETH.size_bytes + wire.IPV4.size_bytes
 BROADCAST = (1 << 48) - 1

@@ -8,7 +8,7 @@ from weft.model.impairments import LinkConfig
 from weft.tb.sim.flow.bench import given
 from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.pair.rtl_pair import RtlPair
-from weft.tb.sim.pair.sides import DIRECTIONS
+from weft.tb.sim.pair.settings import DIRECTIONS
 from weft.tb.sim.pair.two_cards import run_cards
 from weft.tb.sim.pair.two_hosts import EnvConfig
 from weft.tb.test.driver.operation.traffic import KINDS, Traffic

@@ -19,7 +19,7 @@ from weft.model.impairments import LinkConfig
 from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.link.mac import wire_ps
 from weft.tb.sim.pair.rtl_pair import RtlPair
-from weft.tb.sim.pair.sides import PEER, SIDES
+from weft.tb.sim.pair.settings import PEER, SIDES
 from weft.tb.sim.pair.two_hosts import EnvConfig, TwoCards
 from weft.tb.test.pause_frame import pause_frame
 

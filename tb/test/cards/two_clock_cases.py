@@ -15,7 +15,7 @@ from weft.model.impairments import FrameKind, LinkConfig
 from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.judge.blocks import missing_blocks
 from weft.tb.sim.pair.rtl_pair import RtlPair
-from weft.tb.sim.pair.sides import PEER, SIDES
+from weft.tb.sim.pair.settings import PEER, SIDES
 from weft.tb.sim.pair.two_hosts import EnvConfig
 from weft.tb.test.rounds import rounds
 

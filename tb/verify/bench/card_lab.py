@@ -10,7 +10,7 @@ from weft.tb.sim.flow.bench import leave
 from weft.tb.sim.flow.progress import report_progress
 from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.pair.rtl_pair import RtlPair
-from weft.tb.sim.pair.sides import SIDES
+from weft.tb.sim.pair.settings import SIDES
 from weft.tb.sim.pair.two_hosts import EnvConfig
 from weft.tb.sim.pcie.host import HostConfig
 

@@ -23,7 +23,7 @@ from weft.tb.sim.flow.bench import given
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.link import mac
 from weft.tb.sim.pair.pair import serve_until
-from weft.tb.sim.pair.sides import PEER
+from weft.tb.sim.pair.settings import PEER
 from weft.tb.sim.pair.two_cards import SIDES, run_cards
 from weft.tb.sim.pair.two_hosts import CLOCKS
 from weft.tb.sim.pcie.host import HostConfig

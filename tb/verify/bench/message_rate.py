@@ -22,7 +22,7 @@ from weft.hdl.contract.params import DEEP, preset
 from weft.model.impairments import FrameKind
 from weft.tb.sim.flow.bench import given
 from weft.tb.sim.flow.figures import Row
-from weft.tb.sim.pair.sides import PEER
+from weft.tb.sim.pair.settings import PEER
 from weft.tb.sim.pair.two_cards import SIDES, run_cards
 from weft.tb.verify.bench import overload
 from weft.tb.verify.bench.benchmark import CARDS

@@ -9,15 +9,13 @@ import os
 import time
 from statistics import median
 
-from weft.driver.soft.ports.pump import Pump
-from weft.driver.soft.ports.simple_nic import SimpleNicPort, for_host_qpns
+from weft.driver.soft.ports import Pump, SimpleNicPort, for_host_qpns
 from weft.driver.soft.raw.endpoint import Endpoint
 from weft.driver.soft.raw.packet import ETHTYPE_RDMA, Opcode
 from weft.driver.soft.raw.qp import WorkRequest
-from weft.driver.soft.rc.attributes import RcAttr
 from weft.driver.soft.rc.context import SoftContext
 from weft.driver.soft.rc.mr import SoftMR
-from weft.driver.soft.rc.qp import SoftQP
+from weft.driver.soft.rc.qp import RcAttr, SoftQP
 from weft.driver.terms.enums import MTU, AccessFlag, WCStatus, WROpcode
 from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.cq import CQ
@@ -30,7 +28,7 @@ from weft.hdl.contract import abi
 from weft.model.link import LinkConfig
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.pair.functional_pair import make_pair
-from weft.tb.sim.pair.sides import IP, MAC, SIDES
+from weft.tb.sim.pair.settings import IP, MAC, SIDES
 
 ACCESS = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE
 MACS, IPS = (tuple(table[side] for side in SIDES) for table in (MAC, IP))

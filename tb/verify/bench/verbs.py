@@ -16,8 +16,7 @@ from weft.hdl.contract.params import preset
 from weft.tb.sim.flow.bench import given
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.pair.operation_pair import Host, Objects
-from weft.tb.sim.pair.settings import ALL_ACCESS
-from weft.tb.sim.pair.sides import PEER, SIDES
+from weft.tb.sim.pair.settings import ALL_ACCESS, PEER, SIDES
 from weft.tb.sim.pair.two_cards import run_cards
 from weft.tb.verify.bench import fairness
 from weft.tb.verify.bench.benchmark import CARDS

@@ -25,7 +25,7 @@ from weft.driver.verbs.config import ContextConfig
 from weft.driver.verbs.device import add_device
 from weft.model.functional.host import FunctionalDevice
 from weft.model.loop import EventLoop
-from weft.tb.verify.programs.rdma_core_tests import DEBIAN, unpacked
+from weft.tb.verify.programs.suite import DEBIAN, unpacked
 
 from . import rdmacm
 from .names import install

@@ -19,14 +19,14 @@ from weft.hdl.command.qp_commands import QpCommands
 from weft.hdl.contract.params import preset
 from weft.hdl.ring.reader import RingReader
 from weft.tb.sim.flow.sources import ROOT
-from weft.tb.verify.document import imports, ports, qp_states, sizing, state_machines, subsystems, tables
+from weft.tb.verify.document import mermaid, ports, sizing, subsystems, tables
 
 EXAMPLES = "docs/examples"
 _PART = re.compile(r"(<!-- made: ([\w./-]+) -->\n)(?:(?!<!-- made).)*?(<!-- end -->)", re.DOTALL)
 
 
 def _machine(block, *parameters):
-    return state_machines.diagram(block(*(parameters or [preset("test")])))
+    return mermaid.diagram(block(*(parameters or [preset("test")])))
 
 
 PARTS = {
@@ -34,7 +34,7 @@ PARTS = {
     "states-prefetch": partial(_machine, Prefetch), "states-fill": partial(_machine, Fill),
     "states-evict": partial(_machine, Evict), "states-ring-reader": partial(_machine, RingReader, 16),
     "states-command": partial(_machine, CommandProcessor), "states-qp-commands": partial(_machine, QpCommands),
-    "states-builder": partial(_machine, NodeBuilder), "states-qp": qp_states.diagram,
+    "states-builder": partial(_machine, NodeBuilder), "states-qp": mermaid.qp_states,
     "holes": sizing.holes_table, "prefetch": sizing.prefetch_table, "pool": sizing.pool_table, "psn": sizing.psn_table,
     "default-pool": sizing.default_pool, "presets": sizing.preset_table,
     "qp-entry": sizing.qp_entry_table,
@@ -43,7 +43,7 @@ PARTS = {
     "conformance": tables.conformance,
     "ports": ports.port_table, "ports-mac-clock": ports.mac_clock_table,
     "board-registers": tables.board_registers, "folders": tables.folder_table,
-    "driver-folders": partial(imports.flowchart, "driver"), "tb-folders": partial(imports.flowchart, "tb"),
+    "driver-folders": partial(mermaid.flowchart, "driver"), "tb-folders": partial(mermaid.flowchart, "tb"),
 }
 
 

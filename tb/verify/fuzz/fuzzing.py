@@ -13,7 +13,7 @@ from weft.driver.verbs.cq import CQ
 from weft.driver.verbs.qp import QP, rc_init_attr
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.tb.sim.hostile.fuzzed_frames import FrameFuzzer, destination
-from weft.tb.sim.pair.sides import PEER, SIDES, BySide
+from weft.tb.sim.pair.settings import PEER, SIDES, BySide
 
 LENGTH, PART = 16_384, 4_096
 SENT, RECEIVED = 1, 7        # numbers of the work requests

@@ -4,8 +4,7 @@ import random
 import select
 import time
 
-from weft.driver.soft.ports.pump import Pump
-from weft.driver.soft.ports.simple_nic import SimpleNicPort, for_host_qpns
+from weft.driver.soft.ports import Pump, SimpleNicPort, for_host_qpns
 from weft.driver.soft.rc.context import SoftContext
 from weft.driver.verbs.context import Context, ContextConfig
 from weft.hdl.contract import abi

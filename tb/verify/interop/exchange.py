@@ -6,9 +6,8 @@ import time
 import zlib
 from dataclasses import dataclass
 
-from weft.driver.soft.rc.attributes import RcAttr, SoftConnection
 from weft.driver.soft.rc.mr import SoftMR
-from weft.driver.soft.rc.qp import SoftQP
+from weft.driver.soft.rc.qp import RcAttr, SoftConnection, SoftQP
 from weft.driver.terms.enums import MTU, AccessFlag, WCStatus, WROpcode
 from weft.driver.verbs.addr import GID
 from weft.driver.verbs.cq import CQ

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import time
 
-from weft.driver.soft.ports.qemu_socket import QemuSocketPort
+from weft.driver.soft.ports import QemuSocketPort
 from weft.tb.sim.flow.failure import Failure
 from weft.tb.sim.flow.tools import need
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from weft.tb.sim.flow.build import BUILD_ROOT
 from weft.tb.sim.flow.sources import ROOT
-from weft.tb.verify.interop.image import _pack
-from weft.tb.verify.interop.packages import NoPackage, _apt, alone, kernel_package, unpacked
+from weft.tb.verify.interop.image import NoPackage, _apt, _pack, alone, kernel_package, unpacked
 
 FOLDER = BUILD_ROOT / "machine-guest"
 HERE = Path(__file__).parent

@@ -7,8 +7,10 @@ sound design do not count.
 
 import json
 import sys
+import tomllib
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -20,10 +22,33 @@ from weft.tb.verify.mutate.campaign import BaselineFails, designs, for_all, judg
 from weft.tb.verify.mutate.netlist import YosysFailed
 from weft.tb.verify.mutate.record import NotRecorded
 from weft.tb.verify.mutate.subsystems import COUNT, SEED, SUBSYSTEMS, TARGETS
-from weft.tb.verify.mutate.survivors import FILE, explained
 
+FILE = Path(__file__).with_name("survivors.toml")
+KINDS = ("equivalent", "accepted")
 REPORT = BUILD_ROOT / "reports/mutants.json"
 BAR = 0.97
+
+
+def explained(file=FILE):
+    """Return ``{name: (kind, line)}`` of the survivors' file; raise ValueError with the reason if its format is wrong.
+
+    The file has two tables of ``"name of the mutant" = "one line"``. Table ``[equivalent]`` lists faults that are not
+    observable for a reason that the proof of :mod:`weft.tb.verify.mutate.equivalence` does not find; the fraction does
+    not count them, nor those that the proof finds. Table ``[accepted]`` lists observable faults that may stay
+    undetected.
+    """
+    tables = tomllib.loads(file.read_text()) if file.exists() else {}
+    if extra := set(tables) - set(KINDS):
+        raise ValueError(f"{file.name} has tables {', '.join(sorted(extra))}; they are {' and '.join(KINDS)}")
+    found = {}
+    for kind, lines in tables.items():
+        for name, line in lines.items():
+            if not isinstance(line, str) or not line.strip() or "\n" in line:
+                raise ValueError(f"{file.name} explains {name!r} not in one line")
+            if name in found:
+                raise ValueError(f"{file.name} explains {name!r} twice")
+            found[name] = kind, line
+    return found
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,16 @@
 """rdma-core's tests, as Debian ships them, with Debian's pyverbs and this project's library."""
 
+import gzip
 import re
+import shutil
 import tempfile
 from ipaddress import IPv4Address
 from pathlib import Path
 
 from weft.tb.app.serve.functional import IP, MAC
-from weft.tb.verify.programs.rdma_core_tests import DEBIAN, unpacked
 from weft.tb.verify.programs.session import Ended
 
+DEBIAN = Path("/usr/share/doc/rdma-core/tests")
 TESTS = ("pd", "device", "mr", "cq", "cqex", "cq_events", "addr", "qp", "qpex", "atomic", "rdmacm")
 PYTHON = "/usr/bin/python3"
 PACKAGES = ("rdma-core", "python3-pyverbs")
@@ -20,6 +22,18 @@ tests.base.RDMATestCase._get_ip_mac = lambda self, *device: self.args.append([*d
 del sys.argv[0]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
+
+
+def unpacked(folder, source=DEBIAN):
+    """Copy the tests to ``tests`` below ``folder``, and decompress those that are compressed; return their folder."""
+    tests = Path(folder, "tests")
+    tests.mkdir()
+    for path in source.glob("*.py*"):
+        if path.suffix == ".gz":
+            (tests / path.stem).write_bytes(gzip.decompress(path.read_bytes()))
+        else:
+            shutil.copy(path, tests)
+    return tests
 
 
 def there():

@@ -14,22 +14,55 @@ faulty     a faulty copy of the block must violate the named check
 The printed table has the kinds and bounds of each specification; its class describes the subject.
 """
 
+import _thread
+import contextlib
 import importlib
+import multiprocessing
 import os
+import signal
 import sys
-from concurrent.futures import as_completed
+from concurrent.futures import ProcessPoolExecutor, as_completed
 
 from rich.console import Console
 
 from weft.tb.sim.flow.figures import plain_table
 from weft.tb.sim.synth import yosys
-from weft.tb.verify.proof.crew import crew
 from weft.tb.verify.proof.engine import prove, refute
 from weft.tb.verify.proof.ledger import REPORT, Ledger
 
 MODULES = ("ring_reader", "ring_writer", "retire", "return_path", "work_list",
            "head_cache", "prefetch", "window", "software_matched", "wait_queue", "revocable_buffer", "splitter",
            "pacer")
+
+
+@contextlib.contextmanager
+def crew(count):
+    """Yield a pool of ``count`` processes, which end at once on an exception in the block or when this process ends."""
+    lifeline, held = os.pipe()
+    pool = ProcessPoolExecutor(count, multiprocessing.get_context("fork"), _watch, (lifeline, held))
+    try:
+        yield pool
+    except BaseException:
+        os.close(held)
+        held = None
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+        os.close(lifeline)
+        if held is not None:
+            os.close(held)
+
+
+def _watch(lifeline, held):
+    """End this worker when the other end of ``lifeline`` is closed; its commands then end, too, see ``guard.py``."""
+    os.close(held)
+
+    def wait():
+        while os.read(lifeline, 1):
+            pass
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    _thread.start_new_thread(wait, ())
 
 
 def specifications():

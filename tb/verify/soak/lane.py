@@ -10,7 +10,7 @@ from weft.driver.verbs.pd import PD
 from weft.driver.verbs.qp import QP, rc_init_attr
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.hdl.contract import wire
-from weft.tb.sim.pair.sides import PEER
+from weft.tb.sim.pair.settings import PEER
 from weft.tb.sim.pair.two_cards import SIDES
 
 SLOTS, SLOT_BYTES = 4, 6_000

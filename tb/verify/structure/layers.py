@@ -19,7 +19,7 @@ LAYERS = (
     "hdl/verilog",
     "hdl/board",
     "driver/terms",
-    "driver/protocol driver/ibverbs driver/soft/ports",
+    "driver/protocol driver/ibverbs",
     "driver/congestion driver/device driver/knitting driver/connection",
     "driver/queue driver/send driver/receive driver/operation driver/linux driver/soft/raw driver/vfio_user",
     "driver/datagram driver/engine driver/soft driver/pci",

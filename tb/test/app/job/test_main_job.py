@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from weft.hdl.contract.params import preset
-from weft.tb.app.job import publish
+from weft.tb.app.job import run
 from weft.tb.app.job import run as run_sim
 from weft.tb.app.job.job import Job
 from weft.tb.app.job.job_settings import JobSettings
@@ -158,8 +158,8 @@ def test_injected_fault_fails_the_run(tmp_path, monkeypatch, capsys):
     file = tmp_path / "file"
     file.write_bytes(bytes(range(256)) * 10)
     monkeypatch.setattr(run_sim, "CASES", Path(__file__).with_name("planted_cases.py"))
-    monkeypatch.setattr(publish, "REPORT", tmp_path / "sim.json")
-    monkeypatch.setattr(publish, "CAPTURES", tmp_path / "captures")
+    monkeypatch.setattr(run, "REPORT", tmp_path / "sim.json")
+    monkeypatch.setattr(run, "CAPTURES", tmp_path / "captures")
     settings = {**DEFAULTS, "file": str(file), "pmtu": 256, "loss": 0.2, "seed": 6, "rtt_us": 2.0}
     assert run_sim.run(JobSettings(**settings)) == 1
     report = json.loads((tmp_path / "sim.json").read_text())

@@ -11,10 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from weft.tb.cli import app
-from weft.tb.sim.flow.system import tools_expected
+from weft.tb.sim.flow.tools import tools_expected
 from weft.tb.test.verify.bench.command import bench
-from weft.tb.verify.interop.image import NoImage
-from weft.tb.verify.interop.packages import NoPackage
+from weft.tb.verify.interop.image import NoImage, NoPackage
 from weft.tb.verify.linux import run
 from weft.tb.verify.linux.cases import RTL, SHORT
 from weft.tb.verify.linux.figures import MEASURED

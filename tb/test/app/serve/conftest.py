@@ -6,7 +6,7 @@ import pytest
 
 from weft.driver.ibverbs.build import build, missing
 from weft.tb.app.serve.environment import LIBRARY_FOLDER
-from weft.tb.sim.flow.system import tools_expected
+from weft.tb.sim.flow.tools import tools_expected
 from weft.tb.verify.programs.namespaces import Forbidden, NoNamespaces
 
 

@@ -16,7 +16,7 @@ import yaml
 from weft.driver.ibverbs.install import install, pack
 from weft.model.impairments import FrameKind, frame_kind
 from weft.tb.app.serve.environment import LIBRARY_FOLDER
-from weft.tb.sim.flow.system import tools_expected
+from weft.tb.sim.flow.tools import tools_expected
 from weft.tb.sim.link.pcap import read_pcap
 from weft.tb.test.system import need
 from weft.tb.test.verify.document.commands import DOCUMENTS, blocks

@@ -17,7 +17,7 @@ from weft.driver.serve.ports import Ports
 from weft.driver.serve.ring import Violation
 from weft.driver.terms.enums import QPAttrMask, QPState, QPType, SendFlags, WCFlags, WCStatus, WROpcode
 from weft.tb.sim.flow.seed import drawn_seed
-from weft.tb.sim.flow.system import tools_expected
+from weft.tb.sim.flow.tools import tools_expected
 from weft.tb.test.app.serve.raw_ids import IPS, QPN, RawIds, param
 from weft.tb.verify.programs.hostile import clean, settle
 from weft.tb.verify.programs.local import EagerBackend, local_daemon

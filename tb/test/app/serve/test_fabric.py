@@ -12,7 +12,7 @@ from weft.tb.app.serve.functional import FunctionalBackend
 from weft.tb.app.serve.settings import Settings
 from weft.tb.app.serve.simulated import ModelBackend
 from weft.tb.sim.flow.seed import drawn_seed
-from weft.tb.sim.flow.system import tools_expected
+from weft.tb.sim.flow.tools import tools_expected
 from weft.tb.sim.link.pcap import read_pcap
 from weft.tb.verify.programs.session import serving
 

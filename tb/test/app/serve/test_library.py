@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.driver.ibverbs import header, messages, rings
+from weft.driver.ibverbs import build, messages, rings
 from weft.driver.ibverbs.build import HERE
 from weft.hdl.contract.layout import Field, Layout
 
@@ -40,7 +40,7 @@ def test_symbols_and_versions_are_those_of_debian(library):
 
 
 def test_the_header_has_every_layout():
-    text = header.header()
+    text = build.header()
     for layout in (*messages.layouts().values(), *rings.SHARED):
         assert f"sizeof(struct weft_{layout.name}) == {layout.size_bytes}" in text
     assert "struct weft_nothing" not in text
@@ -49,4 +49,4 @@ def test_the_header_has_every_layout():
 @pytest.mark.parametrize("fields", [[Field("a", 4), Field("b", 4)], [Field("a", 8), Field("b", 16), Field("c", 8)]])
 def test_types_unknown_to_c_are_rejected(fields):
     with pytest.raises(ValueError, match="nothing that C has"):
-        list(header.struct(Layout("odd", "", fields, size_bytes=sum(f.width for f in fields) // 8)))
+        list(build.struct(Layout("odd", "", fields, size_bytes=sum(f.width for f in fields) // 8)))

@@ -12,7 +12,7 @@ from weft.hdl.contract import wire
 from weft.model.impairments import FrameKind, frame_kind
 from weft.tb.app.serve import listening
 from weft.tb.cli import app
-from weft.tb.sim.flow.system import tools_expected
+from weft.tb.sim.flow.tools import tools_expected
 from weft.tb.sim.link.pcap import read_pcap
 from weft.tb.verify.programs.session import LOOK_S, ended, serving
 

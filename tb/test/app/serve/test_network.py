@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from weft.tb.app.serve import listening, network
 from weft.tb.cli import app
-from weft.tb.sim.flow.system import tools_expected
+from weft.tb.sim.flow.tools import tools_expected
 from weft.tb.verify.programs.session import LOOK_S, serving
 
 LIMIT_S, PORT = 60, 7174

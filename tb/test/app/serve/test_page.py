@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from weft.driver.serve.quota import OF_ALL, OF_ONE, ResourceKind
-from weft.tb.sim.flow.system import tools_expected
+from weft.tb.sim.flow.tools import tools_expected
 from weft.tb.test.app.serve.test_simulated_time import perftest
 from weft.tb.verify.programs.namespaces import ADDRESSES, namespaces
 from weft.tb.verify.programs.session import LOOK_S

@@ -9,7 +9,7 @@ from weft.driver.cm.enums import EventType
 from weft.driver.connection.messages import RejectReason
 from weft.driver.ibverbs.messages import Opcode
 from weft.tb.app.serve.functional import FunctionalBackend
-from weft.tb.app.serve.udp_link import UdpLink
+from weft.tb.app.serve.switch import UdpLink
 from weft.tb.test.app.serve.raw_ids import IPS, QPN, RawIds, connected, param
 from weft.tb.test.app.serve.test_udp_link import free_ports
 from weft.tb.verify.programs.local import REST_S, local_daemon

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from weft.tb.app.serve import listening
-from weft.tb.sim.flow.system import tools_expected
+from weft.tb.sim.flow.tools import tools_expected
 from weft.tb.test.app.serve.test_simulated_time import perftest
 from weft.tb.verify.programs import run
 from weft.tb.verify.programs import session as sessions

@@ -12,7 +12,7 @@ import resource
 import pytest
 
 from weft.driver.ibverbs.messages import Kind, Opcode
-from weft.driver.serve.coverage import Coverage
+from weft.driver.serve.program_memory import Coverage
 from weft.driver.serve.quota import (
     DESCRIPTORS_KEPT,
     DESCRIPTORS_OF_PROGRAM,

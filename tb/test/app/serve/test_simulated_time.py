@@ -18,7 +18,7 @@ from weft.driver.terms.enums import EventType, QPAttrMask, QPState
 from weft.tb.app.serve.simulated import LoopBackend, ModelBackend
 from weft.tb.sim.flow import simulators
 from weft.tb.sim.flow.seed import drawn_seed
-from weft.tb.sim.flow.system import tools_expected
+from weft.tb.sim.flow.tools import tools_expected
 from weft.tb.verify.programs.hostile import fuzz, pair, settle, works
 from weft.tb.verify.programs.local import local_daemon
 from weft.tb.verify.programs.programs import PASSED, TABLE, missing_packages, one

@@ -8,7 +8,7 @@ import pytest
 
 from weft.driver.ibverbs.build import build, missing
 from weft.tb.app.serve.environment import LIBRARY_FOLDER
-from weft.tb.sim.flow.system import tools_expected
+from weft.tb.sim.flow.tools import tools_expected
 from weft.tb.verify.programs.c_program import compiled
 from weft.tb.verify.programs.figures import processor_ns
 from weft.tb.verify.programs.session import serving

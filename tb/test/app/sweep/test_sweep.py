@@ -156,7 +156,7 @@ def test_foreign_or_damaged_table_is_rejected_and_kept(tmp_path):
 
 
 def test_unreachable_scheduler_is_reported(tmp_path, monkeypatch):
-    monkeypatch.setattr("weft.tb.app.sweep.workers.CONNECT_S", 0.5)
+    monkeypatch.setattr("weft.tb.app.sweep.run.CONNECT_S", 0.5)
     output = refused("--scheduler", "tcp://127.0.0.1:1", "--output", tmp_path / "points.parquet")
     assert "no Dask scheduler answers at 'tcp://127.0.0.1:1'" in output
     assert "no Dask scheduler" in refused("--scheduler", "nonsense://", "--output", tmp_path / "points.parquet")

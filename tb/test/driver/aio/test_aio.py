@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from weft.driver.aio.context import AsyncContext
-from weft.driver.aio.qp import RequestFailed
+from weft.driver.aio.context import AsyncContext, RequestFailed
 from weft.driver.terms.enums import AccessFlag, WCStatus
 from weft.driver.verbs.context import Context
 from weft.driver.verbs.mr import MR

@@ -6,8 +6,7 @@ import contextlib
 import pytest
 
 from weft.driver.aio.connection import AsyncListener, connect
-from weft.driver.aio.context import AsyncContext
-from weft.driver.aio.qp import RequestFailed
+from weft.driver.aio.context import AsyncContext, RequestFailed
 from weft.driver.cm.cmid import ConnectionFailed
 from weft.driver.terms.enums import AccessFlag
 from weft.driver.terms.errors import PyverbsRDMAError

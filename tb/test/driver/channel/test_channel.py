@@ -5,7 +5,7 @@ import pytest
 from weft.driver.channel.capacities import Capacities
 from weft.driver.channel.channel import Channel, memory_bytes
 from weft.driver.channel.credits import pack_ack
-from weft.driver.channel.failure import ChannelError, PeerError
+from weft.driver.channel.lanes import ChannelError, PeerError
 from weft.driver.terms.enums import WCOpcode, WCStatus, WROpcode
 from weft.driver.terms.wc import WC
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR

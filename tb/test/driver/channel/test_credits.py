@@ -4,7 +4,7 @@ import pytest
 
 from weft.driver.channel.capacities import CAPACITY_MAX, Capacities
 from weft.driver.channel.credits import Credits, Post, Work, pack_ack
-from weft.driver.channel.failure import ChannelError, PeerError
+from weft.driver.channel.lanes import ChannelError, PeerError
 
 
 def ack(data, imm):

@@ -3,7 +3,7 @@
 import pytest
 
 from weft.driver.channel.credits import Credits, pack_ack, unpack_ack
-from weft.driver.channel.failure import PeerError
+from weft.driver.channel.lanes import PeerError
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.test.driver.channel import card_traffic, traffic
 

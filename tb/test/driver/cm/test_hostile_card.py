@@ -6,8 +6,7 @@ import pytest
 
 from weft.driver.cm.card_agent import CardAgent, parse_datagram
 from weft.driver.connection.agent import REQUESTS_KEPT
-from weft.driver.connection.messages import Attribute, build
-from weft.driver.connection.service import gid_of, header
+from weft.driver.connection.messages import Attribute, build, gid_of, header
 from weft.driver.terms.enums import WCStatus
 from weft.hdl.contract import wire
 from weft.tb.test.driver.cm.hosts import Hosts, caller, listener

@@ -7,8 +7,7 @@ import pytest
 
 from weft.driver.connection.agent import Agent
 from weft.driver.connection.connection import CmNotice, Offer, State
-from weft.driver.connection.messages import Attribute, RejectReason, parse
-from weft.driver.connection.service import gid_of
+from weft.driver.connection.messages import Attribute, RejectReason, gid_of, parse
 from weft.driver.protocol.timer import ack_timeout_ns
 from weft.tb.test.driver.connection.network import DELAY_NS, OFFER, TIMEOUT, Faults, Network, Program
 

@@ -6,8 +6,17 @@ import pytest
 
 from weft.driver.connection.agent import BACKLOG_MAX, RESPONSE_TIMEOUT_MAX, SIDR
 from weft.driver.connection.connection import CmNotice, State
-from weft.driver.connection.messages import LAYOUTS, Attribute, RejectReason, build, parse, private_bytes
-from weft.driver.connection.service import gid_of, header, service_id
+from weft.driver.connection.messages import (
+    LAYOUTS,
+    Attribute,
+    RejectReason,
+    build,
+    gid_of,
+    header,
+    parse,
+    private_bytes,
+    service_id,
+)
 from weft.driver.protocol.timer import ack_timeout_ns
 from weft.hdl.contract import wire
 from weft.tb.test.driver.connection.network import OFFER, Network, Program

@@ -5,8 +5,18 @@ import random
 import pytest
 
 from weft.driver.connection import messages
-from weft.driver.connection.messages import LAYOUTS, MAD, Attribute, build, parse, private_bytes
-from weft.driver.connection.service import HEADER, header, parse_header, service_id
+from weft.driver.connection.messages import (
+    HEADER,
+    LAYOUTS,
+    MAD,
+    Attribute,
+    build,
+    header,
+    parse,
+    parse_header,
+    private_bytes,
+    service_id,
+)
 from weft.hdl.contract import wire
 from weft.tb.sim.link.pcap import PcapWriter
 from weft.tb.test import tshark

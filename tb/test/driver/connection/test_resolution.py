@@ -6,9 +6,8 @@ import random
 import pytest
 
 from weft.driver.connection.agent import REQUESTS_KEPT
-from weft.driver.connection.messages import Attribute, build, parse
+from weft.driver.connection.messages import PORT_SPACE_TCP, PORT_SPACE_UDP, Attribute, build, header, parse, service_id
 from weft.driver.connection.resolution import ANSWERS_KEPT, ResolutionState, SidrStatus
-from weft.driver.connection.service import PORT_SPACE_TCP, PORT_SPACE_UDP, header, service_id
 from weft.tb.test.driver.connection.network import OFFER, Faults, Network
 
 PORT, QPN, QKEY = 7174, 0xFFF_123, 0x0123_4567

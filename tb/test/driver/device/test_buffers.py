@@ -9,7 +9,7 @@ from typing import get_type_hints
 import pytest
 
 from weft.driver.device.device import Device
-from weft.driver.linux.buffer import LinuxBuffer
+from weft.driver.linux.memory import LinuxBuffer
 from weft.model.card.host import TimedDevice
 from weft.model.functional.host import FunctionalDevice
 from weft.model.loop import EventLoop

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from weft.driver.device.index_pool import IndexPool
-from weft.driver.device.key_tags import TAGS_APART
+from weft.driver.device.local_keys import TAGS_APART
 from weft.driver.engine.qp_table import FIRST_INDEX, QpTable
 from weft.driver.terms.enums import QPState, SendFlags, WCStatus, WROpcode
 from weft.driver.verbs.mr import MR

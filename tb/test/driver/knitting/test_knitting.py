@@ -10,7 +10,7 @@ from weft.driver.knitting.buffer import KnittingBuffer
 from weft.driver.knitting.free_list import STRIP, FreeList
 from weft.driver.knitting.holes import node_runs
 from weft.driver.knitting.node import choose_encoding
-from weft.driver.receive.waiting import WaitingHoles
+from weft.driver.receive.hole_list import WaitingHoles
 from weft.hdl.contract import abi
 from weft.model.functional.host import FunctionalDevice
 from weft.model.functional.node import damage

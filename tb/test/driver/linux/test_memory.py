@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from weft.driver.linux.libc import PAGE
-from weft.driver.linux.mapper import PhysicalMapper
+from weft.driver.linux.mapper import PhysicalMapper, physical_pages
 from weft.driver.linux.memory import LinuxMemory
-from weft.driver.linux.pagemap import physical_pages
 from weft.driver.linux.region import HUGE, HUGE_STATE, address_of, map_huge, open_u_dma_buf
 from weft.driver.linux.vfio import VfioMapper
 from weft.driver.terms.errors import OutOfResources, PyverbsRDMAError

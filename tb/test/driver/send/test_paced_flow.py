@@ -19,7 +19,7 @@ from weft.model.functional.host import FunctionalDevice, LinkConfig
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.sim.pair.functional_pair import make_pair
 from weft.tb.sim.pair.operation_pair import OperationPair
-from weft.tb.sim.scenario.traffic import FixedRate, fix_rate
+from weft.tb.sim.scenario.play import FixedRate, fix_rate
 from weft.tb.test.app.job.test_network_job import INCAST, run_on
 from weft.tb.test.driver.send.test_sender import loss_report
 

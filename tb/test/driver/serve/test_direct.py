@@ -20,7 +20,7 @@ from weft.model.settings import BadSetting
 from weft.tb.app.serve.functional import FunctionalBackend
 from weft.tb.app.serve.settings import Settings
 from weft.tb.sim.flow.seed import drawn_seed
-from weft.tb.sim.flow.system import tools_expected
+from weft.tb.sim.flow.tools import tools_expected
 from weft.tb.test.driver.serve import datagram_oracle, oracle
 from weft.tb.test.driver.serve.datagram_oracle import GROUPS, QKEYS, TO_GROUP, TO_PEER, TO_SELF, Datagram, gid_of
 from weft.tb.test.driver.serve.oracle import RECEIVED, SGES, Sge, until

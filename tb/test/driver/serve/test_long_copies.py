@@ -17,7 +17,7 @@ from weft.driver.ibverbs.messages import Kind
 from weft.driver.serve import calls, process
 from weft.driver.serve.direct.objects import DirectClient
 from weft.driver.terms.enums import WCStatus, WROpcode
-from weft.tb.sim.flow.system import tools_expected
+from weft.tb.sim.flow.tools import tools_expected
 from weft.tb.verify.programs.hostile import works
 from weft.tb.verify.programs.local import PolledBackend, local_daemon
 from weft.tb.verify.programs.raw_client import PAGE, RawEnd, address_of

@@ -1,7 +1,6 @@
 """Software endpoint at the Simple NIC of a card, in a program of :mod:`weft.tb.app.stage`."""
 
-from weft.driver.soft.ports.pump import Pump
-from weft.driver.soft.ports.simple_nic import SimpleNicPort
+from weft.driver.soft.ports import Pump, SimpleNicPort
 from weft.driver.terms.errors import TimedOut
 
 STEP_NS = 5_000

@@ -2,8 +2,7 @@
 
 import random
 
-from weft.driver.soft.ports.memory import MemoryPort
-from weft.driver.soft.ports.pump import Pump
+from weft.driver.soft.ports import MemoryPort, Pump
 from weft.model.link import Link, LinkConfig
 from weft.model.loop import EventLoop
 

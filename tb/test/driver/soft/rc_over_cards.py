@@ -5,11 +5,10 @@ The functions are programs of :mod:`weft.tb.app.stage`: host a is the requester,
 
 import random
 
-from weft.driver.soft.ports.simple_nic import for_host_qpns
-from weft.driver.soft.rc.attributes import RcAttr, SoftConnection
+from weft.driver.soft.ports import for_host_qpns
 from weft.driver.soft.rc.context import SoftContext
 from weft.driver.soft.rc.mr import SoftMR
-from weft.driver.soft.rc.qp import SoftQP
+from weft.driver.soft.rc.qp import RcAttr, SoftConnection, SoftQP
 from weft.driver.terms.enums import AccessFlag, WROpcode
 from weft.driver.verbs.cq import CQ
 from weft.driver.verbs.pd import PD

@@ -3,11 +3,10 @@
 import contextlib
 from dataclasses import replace
 
-from weft.driver.soft.rc.attributes import RcAttr
 from weft.driver.soft.rc.context import SoftContext
 from weft.driver.soft.rc.mr import SoftMR
 from weft.driver.soft.rc.packet import Addresses, BadPacket, build, parse
-from weft.driver.soft.rc.qp import SoftQP
+from weft.driver.soft.rc.qp import RcAttr, SoftQP
 from weft.driver.terms.enums import AccessFlag, SendFlags, WCStatus, WROpcode
 from weft.driver.verbs.cq import CQ
 from weft.driver.verbs.pd import PD
@@ -31,7 +30,7 @@ class RcPair(Pair):
     psns : (int, int)
     caps : dict or None
     attributes
-        Of :class:`~weft.driver.soft.rc.attributes.RcAttr`; a pair of values is for host 0 and host 1.
+        Of :class:`~weft.driver.soft.rc.qp.RcAttr`; a pair of values is for host 0 and host 1.
     """
 
     def __init__(self, size=1 << 16, *, psns=(None, None), seed=0, link=None, caps=None, connected=True, **attributes):

@@ -2,7 +2,7 @@
 
 import random
 
-from weft.driver.soft.rc.wr import OPCODES
+from weft.driver.soft.rc.request import OPCODES
 from weft.driver.terms.enums import MTU, WROpcode
 from weft.tb.test.driver.soft.hosts import BAD_LINK
 from weft.tb.test.driver.soft.rc_pair import RcPair

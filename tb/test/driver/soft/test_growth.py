@@ -11,9 +11,8 @@ from weft.driver.protocol import arp
 from weft.driver.soft.raw.packet import BROADCAST, Opcode, Packet
 from weft.driver.soft.raw.packet import build as build_raw
 from weft.driver.soft.raw.qp import MAX_OOO
-from weft.driver.soft.rc.attributes import RcAttr
 from weft.driver.soft.rc.context import ARP_ANSWERS
-from weft.driver.soft.rc.qp import SoftQP
+from weft.driver.soft.rc.qp import RcAttr, SoftQP
 from weft.driver.terms.enums import MTU, QPState, WROpcode
 from weft.driver.verbs.qp_init_attr import rc_init_attr
 from weft.tb.sim.flow.seed import drawn_seed

@@ -8,12 +8,10 @@ import time
 import pytest
 
 from weft.driver.protocol import arp
-from weft.driver.soft.ports.pump import Pump
-from weft.driver.soft.ports.qemu_socket import QemuSocketPort
-from weft.driver.soft.rc.attributes import RcAttr, SoftConnection
+from weft.driver.soft.ports import Pump, QemuSocketPort
 from weft.driver.soft.rc.context import SoftContext
 from weft.driver.soft.rc.mr import SoftMR
-from weft.driver.soft.rc.qp import SoftQP
+from weft.driver.soft.rc.qp import RcAttr, SoftConnection, SoftQP
 from weft.driver.soft.serve.perftest import GREETING_BYTES, KEYS_BYTES, Handshake, Keys
 from weft.driver.soft.serve.server import SoftServer
 from weft.driver.terms.enums import MTU, WCStatus, WROpcode

@@ -6,10 +6,7 @@ import struct
 
 import pytest
 
-from weft.driver.soft.ports.memory import MemoryPort
-from weft.driver.soft.ports.pump import Pump
-from weft.driver.soft.ports.qemu_socket import FRAME_MAX, QemuSocketPort
-from weft.driver.soft.ports.simple_nic import SimpleNicPort
+from weft.driver.soft.ports import FRAME_MAX, MemoryPort, Pump, QemuSocketPort, SimpleNicPort
 from weft.driver.soft.rc.context import ARP_ANSWERS, SoftContext
 from weft.driver.terms.enums import WROpcode
 from weft.driver.verbs.context import Context

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from weft.driver.soft.ports.pump import Pump
-from weft.driver.soft.ports.simple_nic import SimpleNicPort
+from weft.driver.soft.ports import Pump, SimpleNicPort
 from weft.driver.soft.raw.endpoint import Endpoint
 from weft.driver.soft.raw.packet import ETHTYPE_RDMA, Flag, Opcode, parse
 from weft.driver.soft.raw.qp import State, WorkRequest

@@ -9,7 +9,7 @@ from weft.driver.soft.rc.context import SoftContext
 from weft.driver.soft.rc.mr import SoftMR
 from weft.driver.soft.rc.opcodes import ATOMICETH, EXTENSIONS, RcOpcode
 from weft.driver.soft.rc.packet import Addresses, build
-from weft.driver.soft.rc.wr import OPCODES
+from weft.driver.soft.rc.request import OPCODES
 from weft.driver.terms.enums import MTU, AccessFlag, QPState, WROpcode
 from weft.driver.verbs.pd import PD
 from weft.hdl.contract import wire

@@ -2,9 +2,8 @@
 
 import pytest
 
-from weft.driver.soft.rc.credits import CREDITS, UNLIMITED, credit_code, credit_count
 from weft.driver.soft.rc.opcodes import RcOpcode as O
-from weft.driver.soft.rc.packet import RcPacket
+from weft.driver.soft.rc.packet import CREDITS, UNLIMITED, RcPacket, credit_code, credit_count
 from weft.driver.soft.rc.requester import WINDOW
 from weft.driver.terms.enums import MTU, QPState, SendFlags, WCStatus, WROpcode
 from weft.hdl.contract import wire

@@ -4,12 +4,10 @@ import random
 
 import pytest
 
-from weft.driver.soft.ports.pump import Pump
-from weft.driver.soft.ports.simple_nic import SimpleNicPort, for_host_qpns
-from weft.driver.soft.rc.attributes import RcAttr
+from weft.driver.soft.ports import Pump, SimpleNicPort, for_host_qpns
 from weft.driver.soft.rc.context import SoftContext
 from weft.driver.soft.rc.mr import SoftMR
-from weft.driver.soft.rc.qp import SoftQP
+from weft.driver.soft.rc.qp import RcAttr, SoftQP
 from weft.driver.terms.enums import MTU, WCStatus, WROpcode
 from weft.driver.terms.errors import InvalidValue
 from weft.driver.verbs.context import Context, ContextConfig

@@ -7,7 +7,7 @@ import pytest
 
 from weft.driver.soft.rc.opcodes import RcOpcode as O
 from weft.driver.soft.rc.qp import SoftQP
-from weft.driver.soft.rc.wr import OPCODES
+from weft.driver.soft.rc.request import OPCODES
 from weft.driver.terms.enums import MTU, SendFlags, WCFlags, WCOpcode, WROpcode
 from weft.driver.verbs.qp_init_attr import rc_init_attr
 from weft.driver.verbs.wr import SGE, SendWR

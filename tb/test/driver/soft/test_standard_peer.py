@@ -4,10 +4,9 @@ import random
 
 import pytest
 
-from weft.driver.soft.rc.attributes import RcAttr, SoftConnection
 from weft.driver.soft.rc.context import SoftContext
 from weft.driver.soft.rc.mr import SoftMR
-from weft.driver.soft.rc.qp import SoftQP
+from weft.driver.soft.rc.qp import RcAttr, SoftConnection, SoftQP
 from weft.driver.terms.enums import AccessFlag, SendFlags, WCStatus, WROpcode
 from weft.driver.terms.errors import NotSupported
 from weft.driver.verbs.addr import GID

@@ -12,13 +12,11 @@ import time
 
 import pytest
 
-from weft.driver.soft.ports import tap
-from weft.driver.soft.ports.pump import Pump
-from weft.driver.soft.ports.tap import TapPort
-from weft.driver.soft.rc.attributes import RcAttr
+from weft.driver.soft import ports
+from weft.driver.soft.ports import Pump, TapPort
 from weft.driver.soft.rc.context import SoftContext
 from weft.driver.soft.rc.mr import SoftMR
-from weft.driver.soft.rc.qp import SoftQP
+from weft.driver.soft.rc.qp import RcAttr, SoftQP
 from weft.driver.terms.enums import WCStatus, WROpcode
 from weft.driver.verbs.cq import CQ
 from weft.driver.verbs.pd import PD
@@ -125,7 +123,7 @@ def test_failure_raises_a_sentence(monkeypatch, tmp_path):
     for name in ("", "x" * 16):
         with pytest.raises(ValueError, match="a name has 1 to 15 bytes"):
             TapPort(name)
-    monkeypatch.setattr(tap, "DEVICE", str(tmp_path / "tun"))
+    monkeypatch.setattr(ports, "DEVICE", str(tmp_path / "tun"))
     with pytest.raises(OSError, match="is the module tun loaded"):
         TapPort(NAME)
     (tmp_path / "tun").touch()

@@ -4,9 +4,8 @@ import os
 
 import pytest
 
-from weft.driver.vfio_user import event_signal as module
-from weft.driver.vfio_user.event_signal import EventSignal, WriteSignal, event_signal
-from weft.driver.vfio_user.interrupts import Interrupts
+from weft.driver.vfio_user import interrupts as module
+from weft.driver.vfio_user.interrupts import EventSignal, Interrupts, WriteSignal, event_signal
 
 FULL = (1 << 64) - 2
 

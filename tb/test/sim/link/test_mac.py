@@ -22,7 +22,7 @@ from weft.tb.sim.link.mac import BITS_PER_SECOND, FCS_BYTES, GAP_BYTES, MacRx, M
 from weft.tb.sim.pair.two_cards import TOP, two_cards_verilog
 from weft.tb.sim.stream.bus import Bus
 from weft.tb.sim.stream.clock import start_clock
-from weft.tb.sim.stream.ticker import Ticker
+from weft.tb.sim.stream.stream import Ticker
 
 FRAMES, DEPTH = 40, 64
 GAP = FCS_BYTES + GAP_BYTES

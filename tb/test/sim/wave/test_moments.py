@@ -9,8 +9,7 @@ from weft.hdl.contract import wire
 from weft.tb.sim.flow.simulate import SIMULATORS, simulate
 from weft.tb.sim.link.pcap import PcapWriter
 from weft.tb.sim.wave import save as wave_save
-from weft.tb.sim.wave.moments import Moment, first_loss, shown
-from weft.tb.sim.wave.names import Design
+from weft.tb.sim.wave.view import Design, Moment, first_loss, shown
 from weft.tb.test.sim.wave import test_wave
 
 

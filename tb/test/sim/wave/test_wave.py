@@ -17,7 +17,7 @@ from weft.tb.sim.pair.two_cards import TOP, inside, two_cards_text
 from weft.tb.sim.stream.clock import start_clock
 from weft.tb.sim.wave import save as wave_save
 from weft.tb.sim.wave.layout import CARD, OVERVIEW
-from weft.tb.sim.wave.names import Design
+from weft.tb.sim.wave.view import Design
 
 CYCLES, END_NS = 60, 240
 LAMPS = (

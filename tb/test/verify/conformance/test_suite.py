@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from weft.driver.ibverbs.build import missing
 from weft.tb.cli import app
-from weft.tb.sim.flow.system import tools_expected
+from weft.tb.sim.flow.tools import tools_expected
 from weft.tb.verify.conformance import c_suite, devices
 from weft.tb.verify.conformance.c_suite import cases
 from weft.tb.verify.conformance.devices import on_backend, peer_options

@@ -10,8 +10,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from weft.hdl.adamap.prefetch.fetches import LINES
 from weft.hdl.contract import wire
 from weft.tb.verify.document import sizing
-from weft.tb.verify.document.imports import arrows, without_detours
-from weft.tb.verify.document.state_machines import diagram, transitions
+from weft.tb.verify.document.mermaid import arrows, diagram, transitions, without_detours
 from weft.tb.verify.document.subsystems import edges
 
 

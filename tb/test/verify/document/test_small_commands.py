@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from weft.driver.ibverbs.build import missing
-from weft.tb.sim.flow.system import tools_expected
+from weft.tb.sim.flow.tools import tools_expected
 from weft.tb.test.system import need
 from weft.tb.test.verify.document.commands import DOCUMENTS, FENCE, ROOT
 from weft.tb.test.verify.document.test_commands import link_kept

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from weft.tb.sim.flow.tools import MissingTool
-from weft.tb.verify.interop import guest, image, packages
+from weft.tb.verify.interop import guest, image
 
 
 def without(monkeypatch, program):
@@ -21,11 +21,11 @@ def test_missing_qemu_is_named(monkeypatch):
 
 
 def test_missing_apt_or_package_is_named(monkeypatch, tmp_path):
-    with pytest.raises(packages.NoPackage, match="apt-get download --quiet no-such-package failed"):
-        packages.unpacked(["no-such-package"], tmp_path)
+    with pytest.raises(image.NoPackage, match="apt-get download --quiet no-such-package failed"):
+        image.unpacked(["no-such-package"], tmp_path)
     without(monkeypatch, "apt-cache")
-    with pytest.raises(packages.NoPackage, match="there is no apt-cache here"):
-        packages.kernel_package()
+    with pytest.raises(image.NoPackage, match="there is no apt-cache here"):
+        image.kernel_package()
 
 
 def test_registry_that_does_not_answer_is_named(monkeypatch, tmp_path):
@@ -33,9 +33,9 @@ def test_registry_that_does_not_answer_is_named(monkeypatch, tmp_path):
     program.write_text("#!/bin/sh\nexec sleep 1000\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    monkeypatch.setattr(packages, "APT_LIMIT_S", 0.1)
-    with pytest.raises(packages.NoPackage, match="^apt-get download --quiet package has not ended after 0.1 s; is the"):
-        packages.unpacked(["package"], tmp_path)
+    monkeypatch.setattr(image, "APT_LIMIT_S", 0.1)
+    with pytest.raises(image.NoPackage, match="^apt-get download --quiet package has not ended after 0.1 s; is the"):
+        image.unpacked(["package"], tmp_path)
 
 
 def test_missing_compiler_names_the_package(monkeypatch, tmp_path):

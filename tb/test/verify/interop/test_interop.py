@@ -9,13 +9,13 @@ import pytest
 from typer.testing import CliRunner
 
 from weft.tb.cli import app
-from weft.tb.sim.flow.system import tools_expected
+from weft.tb.sim.flow.tools import tools_expected
 from weft.tb.test.system import absence, need
 from weft.tb.test.verify.document import commands
 from weft.tb.verify.interop import cases, image, suite
 from weft.tb.verify.interop import guest as guests
 from weft.tb.verify.interop.guest import GATEWAY, GuestFailed, booted
-from weft.tb.verify.interop.packages import NoPackage
+from weft.tb.verify.interop.image import NoPackage
 
 PROGRAM = "qemu-system-x86_64"
 

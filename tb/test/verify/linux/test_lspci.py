@@ -7,8 +7,8 @@ import pytest
 from weft.hdl.contract import pci
 from weft.hdl.contract.params import preset
 from weft.tb.test.verify.document.commands import DOCUMENTS, blocks
+from weft.tb.verify.linux.cases import unexpected
 from weft.tb.verify.linux.guest_programs import LSPCI
-from weft.tb.verify.linux.lspci import unexpected
 
 FUNCTION = pci.card_function(preset("test"))
 SHOWN = """\

@@ -14,7 +14,7 @@ from cocotb.triggers import RisingEdge
 
 from weft.tb.sim.flow.simulate import simulate
 from weft.tb.sim.stream.clock import start_clock
-from weft.tb.verify.mutate import campaign, run, survivors
+from weft.tb.verify.mutate import campaign, run
 from weft.tb.verify.mutate.netlist import YosysFailed, draw, likeness, yosys
 from weft.tb.verify.mutate.record import NotRecorded
 from weft.tb.verify.mutate.sources import ROOT, closure, code_of
@@ -271,7 +271,7 @@ class Fake:
 def test_verdict(tmp_path, monkeypatch, capsys, text, outcome, status, fraction):
     file = tmp_path / "survivors.toml"
     file.write_text(text)
-    monkeypatch.setattr(run, "explained", lambda: survivors.explained(file))
+    monkeypatch.setattr(run, "explained", lambda: run.explained(file))
     monkeypatch.setattr(run, "REPORT", tmp_path / "mutants.json")
     monkeypatch.setattr(run, "designs", lambda targets: targets)
     monkeypatch.setattr(run, "mutants", lambda *_: [Fake("even"), Fake("odd")])
@@ -286,10 +286,10 @@ def test_verdict(tmp_path, monkeypatch, capsys, text, outcome, status, fraction)
 
 
 def test_survivors_file_is_well_formed(tmp_path):
-    assert all(kind in survivors.KINDS for kind, _ in survivors.explained().values())
+    assert all(kind in run.KINDS for kind, _ in run.explained().values())
     broken = tmp_path / "survivors.toml"
     for text, word in (('[tolerated]\na = "b"', "tolerated"), ("[accepted]\na = 3", "one line"),
                        ('[accepted]\na = "b"\n[equivalent]\na = "b"', "twice")):
         broken.write_text(text)
         with pytest.raises(ValueError, match=word):
-            survivors.explained(broken)
+            run.explained(broken)

@@ -8,14 +8,14 @@ import pytest
 
 from weft.tb.test.sim.flow.test_process import LIMIT_S, NESTED, Pipe, start
 from weft.tb.verify.proof import checkers
-from weft.tb.verify.proof.crew import crew
+from weft.tb.verify.proof.run import crew
 from weft.tb.verify.proof.specification import Property
 
 PROOF = """
 import sys
 from pathlib import Path
 from weft.tb.verify.proof import checkers, engine
-from weft.tb.verify.proof.crew import crew
+from weft.tb.verify.proof.run import crew
 from weft.tb.test.verify.proof.sample import CounterSpec
 checkers.yosys.yosys = lambda script: [sys.argv[1]]
 engine.BUILD_ROOT = Path(sys.argv[2])

@@ -31,10 +31,10 @@ def test_an_annotated_function_has_types_of_all_arguments_and_of_its_result(tmp_
 
 
 @pytest.mark.parametrize(("settings", "names"), [
-    ('packages = ["weft.driver.aio"]\nmodules = ["weft.model.link"]', ["driver/aio/qp.py", "model/link.py"]),
+    ('packages = ["weft.driver.aio"]\nmodules = ["weft.model.link"]', ["driver/aio/context.py", "model/link.py"]),
     ("strict_equality = true", [])])
 def test_checked_files_are_those_of_the_settings(tmp_path, settings, names):
-    for name in ("driver/aio/qp.py", "driver/cm/cmid.py", "model/link.py"):
+    for name in ("driver/aio/context.py", "driver/cm/cmid.py", "model/link.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     (tmp_path / "pyproject.toml").write_text(f"[tool.mypy]\n{settings}\n")

@@ -1,20 +1,63 @@
-"""State machines of blocks, as Mermaid diagrams drawn from the netlist, with a comment per state from the source.
-
-The transitions come from the netlist. Transitions from a state to itself are not drawn.
-"""
+"""Mermaid diagrams: imports between folders, states of a QP, and the state machines of blocks."""
 
 import inspect
 import re
 
+from weft.driver.terms.enums import QPState
+from weft.driver.terms.errors import InvalidValue
+from weft.driver.verbs.qp_states import TRANSITIONS, check_transition, necessary
 from weft.hdl.verilog import rtlil_text
+from weft.tb.verify.structure.layers import ROOT, edges, reachable
 
+STATES = [state for state in QPState if state not in (QPState.SQE, QPState.UNKNOWN)]
 _MODULE = re.compile(r"^module \\block$(.*?)^end$", re.MULTILINE | re.DOTALL)
 _NAMED = re.compile(r'^  attribute \\enum_value_([01]+) "(\w+)"$|^  wire .*\\(\S+)$', re.MULTILINE)
 _STATE = re.compile(r'^\s*with m\.State\("(\w+)"\):(?:\s*#\s*(.*))?(?:\n\s*#\s*(.*))?$', re.MULTILINE)
 
 
+def arrows(top, root=ROOT):
+    """Return ``{(folder, imported folder)}`` among the folders of ``top``; deeper folders count as part of these."""
+    found = {tuple(folder.split("/")[1] for folder in ends) for ends in edges(root)
+             if all(folder.startswith(f"{top}/") for folder in ends)}
+    return {(a, b) for a, b in found if a != b}
+
+
+def without_detours(found):
+    """Return the arrows that do not follow from others (transitive reduction)."""
+    return {(a, b) for a, b in found
+            if not any(b in reachable(found, c) for begin, c in found if begin == a and c != b)}
+
+
+def flowchart(top, root=ROOT):
+    """Return Mermaid text of the folders of ``top``, with an arrow from each folder to each folder that it requires."""
+    lines = ["```mermaid", "flowchart TB", *(f"  {a} --> {b}" for a, b in sorted(without_detours(arrows(top, root))))]
+    return "\n".join([*lines, "```"])
+
+
+def _allowed(start, goal):
+    try:
+        check_transition(start, goal, necessary(start, goal) if (start, goal) in TRANSITIONS else 0)
+    except InvalidValue:
+        return False
+    return True
+
+
+def qp_states():
+    """Return a Mermaid state diagram, and a sentence with the states that every state but RESET may enter."""
+    found = [(start, goal) for start in STATES for goal in QPState if goal is not start and _allowed(start, goal)]
+    others = set(STATES) - {QPState.RESET}
+    anywhere = [goal for goal in QPState if {start for start, end in found if end is goal} >= others - {goal}]
+    lines = ["```mermaid", "stateDiagram-v2", "  [*] --> RESET"]
+    lines += [f"  {start.name} --> {goal.name}" for start, goal in found if goal not in anywhere]
+    lines += [f"  {start.name} --> {goal.name}" for start, goal in found
+              if goal in anywhere and start in (QPState.RTS, QPState.SQD, QPState.ERR)]
+    directions = " and to ".join(f"`{goal.name}`" for goal in anywhere)
+    lines += ["```", "", f"From every state but `RESET` `modify` also leads to {directions}."]
+    return "\n".join(lines)
+
+
 def transitions(component):
-    """Return the state machine of a component: ``[(state, next state), ...]``, reset state first.
+    """Return the state machine of a component, from the netlist: ``[(state, next state), ...]``, reset state first.
 
     The component itself, without its blocks, must have exactly one state machine; otherwise ValueError is raised.
     """

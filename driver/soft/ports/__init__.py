@@ -1,1 +1,0 @@
-"""Ports of a software endpoint: sources and sinks of frames."""
