@@ -44,8 +44,8 @@ class Plan:
 def draw(seed, cycles=CYCLES, hazards=None):
     """Return the plan of a seed.
 
-    Cards, hazards and algorithms alternate by seed, so that many consecutive seeds cover all of them, unless ``hazards``
-    are given.
+    Cards, hazards and algorithms alternate by seed, so that many consecutive seeds cover all of them, unless
+    ``hazards`` are given.
     """
     rng = random.Random(f"soak plan {seed}")
     card = TURNS[seed % len(TURNS)]
