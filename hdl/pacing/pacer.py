@@ -10,10 +10,10 @@ from ..part.layouts import LIMIT_DOORBELL, RATE_DOORBELL, WORK, hurt_qp, tx_job
 from ..part.registers import register_port
 from ..part.stream import LUT_RAM_DEPTH, Fifo
 from .engine import Engine
+from .pool import distributed
 from .wheel import TIME_BITS
 
 REJECTED = 4        # rejected QPs that wait for the engine; then the transmit path waits
-DISTRIBUTED = 1024      # QPs up to which rates and limits are in distributed memory, for synthesis
 
 
 class Pacer(wiring.Component):
@@ -80,10 +80,9 @@ class Pacer(wiring.Component):
             touched.i.valid.eq(rang), touched.i.payload.eq(qpn), engine.all_stb.eq(rang & ~touched.i.ready),
         ]
         gap = Mux(rate.gap >= PACE_GAP_MAX, PACE_GAP_MAX, rate.gap)
-        style = {"ram_style": "distributed"} if depth <= DISTRIBUTED else {}
         for name, en, value in (("rate", ~limits, Cat(gap, rate.limited)), ("limit", limits, limit.psn)):
             width = len(value)
-            m.submodules[f"{name}s"] = table = Memory(shape=width, depth=depth, init=[], attrs=style)
+            m.submodules[f"{name}s"] = table = Memory(shape=width, depth=depth, init=[], attrs=distributed(depth))
             read, write = table.read_port(), table.write_port()
             m.d.comb += [read.en.eq(engine.setting_en), read.addr.eq(engine.setting_qpn), write.addr.eq(qpn),
                          write.data.eq(value), write.en.eq(rang & en)]

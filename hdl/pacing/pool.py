@@ -8,10 +8,16 @@ from amaranth.lib.wiring import In, Out
 from ..contract.params import exact_log2
 from ..part.layouts import WORK
 
+DISTRIBUTED = 1024      # entries up to which a narrow table is in distributed memory, for synthesis
 _KEPT = ("ack_req", "retransmit", "pmtu", "ect", "dqpn", "local_va", "lkey", "remote_va", "rkey", "psn", "length",
          "rsn", "sport", "imm", "dst_ip", "dst_mac")
 # A descriptor in the pool: the QP is known from its list, and opcode WRITE_IMM is `with_imm`.
 POOLED = data.StructLayout({"with_imm": 1} | {name: WORK.members[name] for name in _KEPT})
+
+
+def distributed(entries):
+    """Return the attributes of a narrow table."""
+    return {"ram_style": "distributed"} if entries <= DISTRIBUTED else {}
 
 
 class Pool(wiring.Component):
@@ -58,7 +64,7 @@ class Pool(wiring.Component):
         m = Module()
         width = len(self.free)
         m.submodules.descriptors = descriptors = Memory(shape=POOLED, depth=self.entries, init=[])
-        m.submodules.links = links = Memory(shape=width, depth=self.entries, init=[])
+        m.submodules.links = links = Memory(shape=width, depth=self.entries, init=[], attrs=distributed(self.entries))
         write, read = descriptors.write_port(), descriptors.read_port()
         link_write, link_read = links.write_port(), links.read_port()
         fresh = Signal(width + 1)           # entries used since the reset: the others are free and not in the list
