@@ -6,7 +6,8 @@
 
 /* Consecutive empty polls before one sleeps. In wall-clock time only one of this number does: they take some 3 us each,
  * and a program that does nothing else takes less than 5 % of a processor. In simulated time all later ones do.
- * One of YIELD gives the processor to another thread: the daemon's may be ready to run on this processor only. */
+ * One of YIELD gives the processor to another thread while the daemon is awake: its thread may be ready to run on this
+ * processor only. */
 #define PATIENCE 400
 #define YIELD 32
 #define SIMULATED_PATIENCE 16
@@ -146,7 +147,7 @@ int poll_locked(struct cq *cq, int count, struct ibv_wc *wc) {
     int n = take(cq, count, wc);
     if (n || count <= 0 || ++cq->empty_polls <= SIMULATED_PATIENCE) return n;
     if (!time_is_simulated()) {
-        if (cq->empty_polls % YIELD == 0) sched_yield();
+        if (cq->empty_polls % YIELD == 0 && !LOAD(c->bell->asleep)) sched_yield();
         if (cq->empty_polls < PATIENCE) return 0;
         cq->empty_polls = 0;
     }

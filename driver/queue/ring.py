@@ -87,7 +87,8 @@ class HostToCardRing(_Ring):
         super().__init__(device, ring, log2)
         self._cookies = collections.deque()
         self._pushed = []   # entries since the last doorbell
-        self._rung = self._told = 0     # indices after the newest entry, and after the newest one that the card reads
+        self._rung = 0              # index after the newest entry
+        self._from_memory = 0       # index after the newest one that the card reads from memory
         self._parts = self._new = 0     # parts; new descriptors
         self._page = None
         if ring in abi.PUSH_RINGS and device.pushes:
@@ -97,7 +98,7 @@ class HostToCardRing(_Ring):
         super().clear()
         self._cookies.clear()
         self._pushed.clear()
-        self._rung = self._told = self._parts = self._new = 0
+        self._rung = self._from_memory = self._parts = self._new = 0
 
     @property
     def space(self):
@@ -148,11 +149,11 @@ class HostToCardRing(_Ring):
             first, self._rung = self._rung, self.prod
             whole = len(newest) == (self.prod - first) * abi.BLOCK_BYTES     # no wrap-around at the end of the ring
             # `cons` > 0 shows that the ring is running: the card rejects entries for one that is not.
-            if pushes and self._page is not None and self._new == 1 and whole and 0 < self.cons >= self._told:
+            if pushes and self._page is not None and self._new == 1 and whole and 0 < self.cons >= self._from_memory:
                 for at in range(0, len(newest), abi.BLOCK_BYTES):
                     self._send(first + at // abi.BLOCK_BYTES, newest[at:at + abi.BLOCK_BYTES])
             else:
-                self._told = self.prod
+                self._from_memory = self.prod
                 self.device.write32(self.registers["prod"], self._wrap(self.prod))
             self._new = 0
 

@@ -53,8 +53,9 @@ class SimpleNic:
 
     Attributes
     ----------
-    queue : deque of (owner, bytes, callable or None)
-        Frames that wait for ring space, and the functions to call when the card has sent them.
+    queue : deque of (owner, bytes, callable or None, bool)
+        Frames that wait for ring space, the functions to call when the card has sent them, and whether they are in
+        their descriptors.
     rx_slots : DmaBuffer
         Slots that the card writes received frames to.
     """
@@ -84,8 +85,8 @@ class SimpleNic:
         """Queue a frame (without FCS). The limit of queued frames applies to each ``owner`` separately.
 
         ``sent()`` is called when the card has sent the frame, unless the card is reset before. A frame that leaves
-        ``at_once`` is pushed to an idle ring; this costs a register write for each of its entries, but no read of host
-        memory.
+        ``at_once`` is in its descriptor if it is short, and pushed to an idle ring: a register write for each of its
+        entries, but no read of host memory.
 
         Raises
         ------
@@ -99,13 +100,10 @@ class SimpleNic:
         waiting = self._waiting.get(owner, 0)
         if waiting >= self.QUEUED_MAX:
             raise QueueFull(f"{self.QUEUED_MAX} frames wait for the NIC_TX ring")
-        self.queue.append((owner, frame, sent))
+        self.queue.append((owner, frame, sent, at_once and len(frame) <= self._inline_max))
         self._waiting[owner] = waiting + 1
         if at_once:
             self.flush(pushes=True)
-
-    def _entries(self, frame):
-        return 1 + (abi.FRAME_HEAD_BYTES < len(frame) <= self._inline_max)
 
     @property
     def busy(self):
@@ -116,12 +114,12 @@ class SimpleNic:
         """Pass queued frames to the card as far as the ring has space."""
         if not self.queue:
             return
-        while self.queue and self.tx.space >= self._entries(self.queue[0][1]):
-            owner, frame, sent = self.queue.popleft()
+        while self.queue and self.tx.space > self.queue[0][3]:     # a frame in descriptors may need two
+            owner, frame, sent, inline = self.queue.popleft()
             self._waiting[owner] -= 1
             if not self._waiting[owner]:
                 del self._waiting[owner]
-            if len(frame) <= self._inline_max:
+            if inline:
                 self.tx.push(_inline(frame, self.tx.prod), sent)
                 continue
             at = self.tx.prod % self.tx.depth * self.slot_bytes

@@ -6,8 +6,6 @@ import os
 import socket
 import struct
 
-from weft.driver.queue.ring import ENTRIES_MAX
-
 _LENGTH = struct.Struct(">I")
 FRAME_MAX = 1 << 16
 DEVICE = "/dev/net/tun"
@@ -96,9 +94,9 @@ class SimpleNicPort(Inbox):
 
     @property
     def space(self):
-        """Least number of frames that the NIC_TX ring takes now, 0 if frames are queued in software."""
+        """Number of frames that the NIC_TX ring takes now, 0 if frames are queued in software."""
         nic = self.context.engine.nic
-        return 0 if nic.queue else nic.tx.space // ENTRIES_MAX
+        return 0 if nic.queue else nic.tx.space
 
     def send(self, frame):
         """Hand a frame to the card."""

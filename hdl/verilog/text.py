@@ -18,8 +18,6 @@ import gc
 import os
 import re
 
-from amaranth.lib.cdc import AsyncFFSynchronizer, FFSynchronizer
-
 from ..contract.params import CardParams
 from .self_reading import refuse_self_reading
 from .state_names import name_states
@@ -36,21 +34,6 @@ _FILLED = re.compile(r"^  initial begin\n"
                      r"    (?P<memory>\\\S+ |\w+)\[0\] = (?P<value>\S+);\n"
                      r"(?:    (?P=memory)\[(?P<last>\d+)\] = (?P=value);\n)+"
                      r"  end\n", re.MULTILINE)
-
-
-def mark_synchronizers(fragment):
-    """Give ``ASYNC_REG`` to the registers of each synchroniser of an elaborated design.
-
-    AMD's synthesis then neither duplicates them nor turns them into a shift register, and the placer puts them side by
-    side. Constraints that are read after synthesis would come too late for the former.
-    """
-    if any(isinstance(origin, (FFSynchronizer, AsyncFFSynchronizer)) for origin in fragment.origins or ()):
-        for domain, statements in fragment.statements.items():
-            if domain != "comb":
-                for signal in statements._lhs_signals():
-                    signal.attrs["ASYNC_REG"] = "TRUE"
-    for subfragment, *_ in fragment.subfragments:
-        mark_synchronizers(subfragment)
 
 
 def shorten(text):
@@ -94,7 +77,7 @@ def rtlil_text(component, name, *, emit_src=False):
     from amaranth.hdl import Fragment, Signal, Value
 
     from . import lean_netlist, shared_values
-    pass
+    from .synchronizers import mark_synchronizers
 
     members = [Value.cast(value) for _, _, value in component.signature.flatten(component)]
     # Constants (`ready` of an always-ready stream) make no port.

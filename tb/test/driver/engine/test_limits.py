@@ -183,7 +183,7 @@ def test_probe_floods_of_known_and_unknown_peers_fill_no_queue(unknown_peer):
 
 def test_raw_frames_of_a_program_have_a_limit():
     context = make_pair().contexts[0]
-    frame = wire.ETH.pack(dst=1, src=2, ethertype=0x8915) + bytes(abi.FRAME_INLINE_MAX)
+    frame = wire.ETH.pack(dst=1, src=2, ethertype=0x8915) + bytes(46)
     for _ in range(context.rings[Ring.NIC_TX].depth + context.engine.nic.QUEUED_MAX):
         context.send_raw(frame)
     with pytest.raises(BufferError, match="wait"):

@@ -1,6 +1,7 @@
 """Congestion control with a pacer on the card: rate, limit and the use of its pool."""
 
 import random
+from statistics import mean
 from types import SimpleNamespace
 
 import pytest
@@ -477,7 +478,8 @@ def test_unpaced_qps_are_as_without_a_pacer(device_type):
 
 @ALGORITHMS
 def test_a_shallow_buffer_on_a_fabric(tmp_path, name):
-    """Three timed senders into one port: nothing is lost, and the judges see no error."""
-    report = run_on(tmp_path, INCAST, 1_000_000, pmtu=4096, seed=1, congestion=name)
-    assert report["ok"] and report["packets_lost"] == 0 and report["spurious_retransmissions"] == 0
-    assert report["goodput_gbps"] > 60
+    """Three timed senders into one port: nothing is lost, and the judges see no error; goodput of six seeds."""
+    found = [run_on(tmp_path, INCAST, 1_000_000, pmtu=4096, seed=seed, congestion=name) for seed in range(1, 7)]
+    for report in found:
+        assert report["ok"] and report["packets_lost"] == 0 and report["spurious_retransmissions"] == 0
+    assert mean(report["goodput_gbps"] for report in found) > {"swift": 85, "rate-match": 55}[name]

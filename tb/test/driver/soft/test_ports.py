@@ -59,10 +59,10 @@ def test_simple_nic_port_takes_its_frames_and_counts_others():
     contexts[1].raw_frame_handlers.append(lambda frame, entry: other.append(frame))
     frames = [(3).to_bytes(6, "big") + (2).to_bytes(6, "big") + kind + bytes([n]) * 50
               for n in range(8) for kind in (b"\x89\x15", b"\x88\xb5")]
-    assert ports[0].space == 32
+    assert ports[0].space == 64
     for frame in frames:
         ports[0].send(frame)
-    assert ports[0].space == 32 - len(frames)
+    assert ports[0].space == 64 - len(frames)
     contexts[1].run_until(lambda: len(other) == len(frames), 10**8)
     assert list(ports[1].receive()) == frames[:10:2] and ports[1].lost == 3
     ports[1].close()
@@ -79,8 +79,8 @@ def test_simple_nic_port_has_no_space_with_a_full_ring():
     while port.space:
         port.send(bytes(60))
         sent += 1
-    assert sent == 32 and not context.engine.nic.queue
-    context.run_until(lambda: port.space == 32, 10**8)
+    assert sent == 64 and not context.engine.nic.queue
+    context.run_until(lambda: port.space == 64, 10**8)
 
 
 def test_qemu_socket_reassembles_frames_for_any_stream_split(sockets):

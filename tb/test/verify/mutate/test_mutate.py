@@ -271,7 +271,8 @@ class Fake:
 def test_verdict(tmp_path, monkeypatch, capsys, text, outcome, status, fraction):
     file = tmp_path / "survivors.toml"
     file.write_text(text)
-    monkeypatch.setattr(run, "explained", lambda: run.explained(file))
+    read = run.explained
+    monkeypatch.setattr(run, "explained", lambda: read(file))
     monkeypatch.setattr(run, "REPORT", tmp_path / "mutants.json")
     monkeypatch.setattr(run, "designs", lambda targets: targets)
     monkeypatch.setattr(run, "mutants", lambda *_: [Fake("even"), Fake("odd")])
