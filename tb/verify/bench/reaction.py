@@ -54,7 +54,8 @@ class Reaction(NamedTuple):
 class Watch:
     """Marks packets on the link to host B, and takes the times until host A reacts.
 
-    The rate of the sender is ``RATE_GBPS`` again after each reaction.
+    The rate of the sender is ``RATE_GBPS`` again after each reaction. The pacer alone spaces its packets: the window of
+    ``dcqcn`` is lifted, which would hold back some of them before and after the notification.
 
     Attributes
     ----------
@@ -84,6 +85,7 @@ class Watch:
         flow = self._flow
         if flow.rtt_ns is None:
             return False        # the first one replaces the algorithm
+        flow.ect = False        # of the window alone: the headers keep it
         control = flow.algorithm
         if control.rate == RATE_GBPS * 1e9:
             return True
@@ -165,6 +167,7 @@ def rows():
 
 
 def _row(name, cards, found):
+    assert all(times.packet > times.control for times in found), "the packets had the new distance before"
     control, packet = ([times[k] / 1e3 for times in found] for k in range(2))
     return Row(f"network_reaction{name}_us", "µs", statistics.median(packet), at_most=MOST_US,
                conditions=f"{cards} with a pacer, dcqcn, PMTU {PMTU}, from {RATE_GBPS} to {RATE_GBPS / 2:g} Gb/s; from "
