@@ -9,7 +9,8 @@ from ..mac.rx_crossing import FRAME_BYTES
 from ..verilog import CARD_MODULE, rtlil_text, verilog_text
 from ..verilog.state_names import without_enums
 from .bar_decoder import BOARD_BAR
-from .constraints import CROSSINGS, PART, pins_xdc
+from .constraints import PART, pins_xdc
+from .crossings import CROSSINGS
 from .registers import BAR_BYTES
 from .u50 import ILA_CARD, ILA_MAC, PROBES, TOP, U50
 from .vendor import CMAC, PCIE

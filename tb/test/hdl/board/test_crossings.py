@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from weft.hdl.board.constraints import BOARD_CROSSINGS, CROSSINGS
+from weft.hdl.board.crossings import BOARD_CROSSINGS, CROSSINGS
 from weft.hdl.board.u50 import card_block
 from weft.hdl.mac.crossings import CARD_CROSSINGS, Kind
 from weft.tb.test.hdl.board.netlist import Netlist, netlist_of_board, netlist_of_card

@@ -8,7 +8,8 @@ from importlib.util import find_spec
 
 import pytest
 
-from weft.hdl.board.constraints import CROSSINGS, PART, PINS, pins_xdc
+from weft.hdl.board.constraints import PART, PINS, pins_xdc
+from weft.hdl.board.crossings import CROSSINGS
 from weft.hdl.board.project import CHECKS, CMAC_SETTINGS, board_function, files, pcie_settings
 from weft.hdl.board.u50 import SIGNATURE, TOP, stubs_text
 from weft.hdl.card import Card
