@@ -20,7 +20,7 @@ def _call(function, *arguments, **options):
 
 
 class RtlPair(Pair):
-    """:class:`Pair` around module ``two_cards``, for cards of the preset ``card``, or with these parameters.
+    """:class:`Pair` around module ``two_cards``, for cards of the preset ``card``.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class RtlPair(Pair):
     def __init__(self, dut, env_config, context_config, *, card="test", seed=0, guarded=True,
                  judged=True, sides=SIDES):
         super().__init__(context_config, seed=seed, guarded=guarded, judged=judged, sides=sides)
-        self.env, self.card = self._made(dut, env_config, seed), preset(card) if isinstance(card, str) else card
+        self.env, self.card = self._made(dut, env_config, seed), preset(card)
 
     def _made(self, dut, env_config, seed):
         """Return the environment of the cards."""

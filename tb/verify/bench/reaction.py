@@ -38,7 +38,7 @@ TOGETHER = 4                              # packets in a row that show a rate
 LENGTH = {"timed": 2 << 20, "rtl": 1 << 20}
 CABLE = LinkConfig(delay_ns=DELAY_NS)
 CONFIG = ContextConfig(congestion="dcqcn", ring_log2=8, cnp_interval_ns=INTERVAL_NS)
-CARD = preset("test").with_(pace_descriptors=16)
+PRESET = "test"
 
 
 class Reaction(NamedTuple):
@@ -141,7 +141,7 @@ async def reactions(pair, length):
 
 def on_timed_cards():
     """Return the reactions of timed cards."""
-    pair = LoopPair(TimedDevice, CONFIG, seed=1, watched=False, forward=CABLE, backward=CABLE, preset=CARD,
+    pair = LoopPair(TimedDevice, CONFIG, seed=1, watched=False, forward=CABLE, backward=CABLE, preset=PRESET,
                     host=HostConfig())
     return complete(reactions(pair, LENGTH["timed"]))
 
@@ -149,7 +149,7 @@ def on_timed_cards():
 @cocotb.test()
 async def on_gateware(dut):
     """Leave the reactions of the gateware."""
-    pair = RtlPair(dut, EnvConfig(CABLE, CABLE, HostConfig()), CONFIG, card=CARD, seed=bench_seed(), guarded=False,
+    pair = RtlPair(dut, EnvConfig(CABLE, CABLE, HostConfig()), CONFIG, card=PRESET, seed=bench_seed(), guarded=False,
                    judged=False)
     await pair.start()
     found = await reactions(pair, int(given()["length"]))
@@ -158,7 +158,7 @@ async def on_gateware(dut):
 
 
 PARTS = (("", "timed cards", on_timed_cards), ("_rtl", "gateware", partial(
-    run_cards, CARD, __file__, {"length": str(LENGTH["rtl"])}, seed=1)))
+    run_cards, preset(PRESET), __file__, {"length": str(LENGTH["rtl"])}, seed=1)))
 
 
 def rows():
