@@ -29,6 +29,15 @@ def admits(size: int, control: bool, length: int, free: int, alpha: float) -> bo
     return size <= free and (control or length + size <= alpha * free)
 
 
+def pauses(held: int, pausing: bool, pause_from: int, pause_until: int) -> bool:
+    """Return whether a switch pauses a link of which it holds ``held`` bytes of data.
+
+    ``pausing`` is what it did until now. The pause begins at ``pause_from`` bytes, 0 for none, and ends when less than
+    ``pause_until`` is left.
+    """
+    return pause_from > 0 and held >= (pause_until if pausing else pause_from)
+
+
 def mark_chance(length: int, mark_from: int, mark_to: int, most: float) -> float:
     """Return the chance of a mark for a packet that finds ``length`` bytes of data in its queue.
 

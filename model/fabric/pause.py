@@ -6,11 +6,13 @@ that follows within that delay takes effect with the one before it. Control fram
 """
 
 from ..machine_code import compiled, inlined
+from . import forwarding
 from .events import PAUSE, schedule
 
 NODE = [("pause_from", "i8"), ("pause_until", "i8")]       # pause_from 0: none
 PORT = [("held", "i8"), ("pausing", "u1"), ("paused", "u1"), ("pause_due", "u1"), ("pauses", "i8")]
 PACKET = [("came", "i4")]       # port through which a queued packet came; -1: not counted
+_pauses = inlined(forwarding.pauses)
 
 
 @compiled
@@ -23,13 +25,20 @@ def _signal(w, port, pausing):
 
 
 @inlined
+def _count(w, node, came, change):
+    """Count bytes that enter or leave the buffer of a switch."""
+    n, p = w.node[node], w.port[came]
+    p.held += change
+    pausing = _pauses(p.held, p.pausing == 1, n.pause_from, n.pause_until)
+    if pausing != (p.pausing == 1):
+        _signal(w, came, pausing)
+
+
+@inlined
 def take(w, node, came, i):
     """Count a packet that a switch queues."""
-    n, p = w.node[node], w.port[came]
     w.packet[i].came = came
-    p.held += w.packet[i].bytes
-    if n.pause_from and p.held >= n.pause_from and not p.pausing:
-        _signal(w, came, 1)
+    _count(w, node, came, w.packet[i].bytes)
 
 
 @inlined
@@ -37,10 +46,7 @@ def release(w, node, i):
     """Count a packet that leaves the buffer of a switch."""
     came = w.packet[i].came
     if came >= 0:
-        p = w.port[came]
-        p.held -= w.packet[i].bytes
-        if p.pausing and p.held < w.node[node].pause_until:
-            _signal(w, came, 0)
+        _count(w, node, came, -w.packet[i].bytes)
 
 
 @inlined

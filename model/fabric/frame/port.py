@@ -8,6 +8,7 @@ from typing import Any
 from ...impairments import FrameKind
 from ...loss import GilbertElliott, Loses
 from ..description import FabricLink
+from ..forwarding import pauses
 
 QUEUES = CONTROL, DATA = "control", "data"
 
@@ -143,7 +144,7 @@ class FramePort:
         before :meth:`obey` takes effect with it.
         """
         self._held += size
-        pausing = limits[0] > 0 and self._held >= limits[self._pausing]
+        pausing = pauses(self._held, self._pausing, *limits)
         signals = pausing != self._pausing and not self._pause_due
         self._pausing, self._pause_due = pausing, self._pause_due or signals
         return signals

@@ -4,6 +4,7 @@ import pytest
 
 from weft.model.fabric.description import Fabric, FabricLink, Flow, Switch
 from weft.model.fabric.experiment import FabricExperiment
+from weft.model.fabric.forwarding import pauses
 from weft.model.fabric.frame.fabric import check_cards
 from weft.model.fabric.packets import DATA, QUEUES
 from weft.model.settings import BadSettings
@@ -35,6 +36,15 @@ def test_pauses_spread_to_the_senders_and_nothing_is_lost():
     assert w.port[port(fabric, "s", "t")]["pauses"] > 5 and w.port[port(fabric, "a", "s")]["pauses"] > 5
     assert w.flow[1]["placed"] == pytest.approx(w.flow[0]["placed"], rel=0.1)
     conserved(w)
+
+
+def test_a_pause_lasts_until_less_than_its_second_limit_is_left():
+    pausing, seen = False, []
+    for held in (0, 99, 100, 99, 50, 49, 99, 100):
+        pausing = pauses(held, pausing, 100, 50)
+        seen.append(pausing)
+    assert seen == [False, False, True, True, True, False, False, True]
+    assert not pauses(1 << 40, False, 0, 0)
 
 
 def test_a_link_holds_what_its_pause_allows(seed):
