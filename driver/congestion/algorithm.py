@@ -40,5 +40,8 @@ class Algorithm(Protocol):
     def on_cnp(self, now_ns: float) -> None:
         """Process a congestion notification packet."""
 
+    def on_time(self, now_ns: float) -> None:
+        """Process the time that has passed: packets left the port. Acknowledgements may be far away at a low rate."""
+
     def on_loss(self, now_ns: float, lost: int) -> None:
         """Process a report of ``lost`` lost bytes."""

@@ -1,10 +1,11 @@
 """DCQCN: the rate falls with each congestion notification and recovers with time and with bytes.
 
 Source: Zhu et al., "Congestion Control for Large-Scale RDMA Deployments" (SIGCOMM 2015), section 3.1, its equations
-(1) to (4) and figure 7. Timers are evaluated at acknowledgements, and the byte counter counts acknowledged bytes. Alpha
-is 1 until the first notification, as in the simulator of HPCC (``alibaba-edu/High-Precision-Congestion-Control``). The
-step of hyper increase is constant; simulators that follow QCN multiply it by the number of increases. The limit of two
-bandwidth-delay products is an addition: the paper has none, and it bounds the queue when many flows start together.
+(1) to (4) and figure 7. Timers are evaluated at acknowledgements and when paced packets have left the card; the byte
+counter counts acknowledged bytes. Alpha is 1 until the first notification, as in the simulator of HPCC
+(``alibaba-edu/High-Precision-Congestion-Control``). The step of hyper increase is constant; simulators that follow QCN
+multiply it by the number of increases. The limit of two bandwidth-delay products is an addition: the paper has none, and
+it bounds the queue when many flows start together.
 """
 
 from dataclasses import dataclass
@@ -76,24 +77,18 @@ class Dcqcn:
         self.timer_count, self.bytes, self.byte_count = 0, 0, 0
 
     def on_ack(self, now_ns: float, acked: int, in_flight: int) -> None:
-        """Apply the periods of alpha, equation (2), of the timer and of the byte counter that have ended."""
-        s = self.settings
-        if self.alpha_at_ns >= 0:
-            periods = int((now_ns - self.alpha_at_ns) / (s.alpha_us * 1e3))
-            self.alpha_at_ns += periods * s.alpha_us * 1e3
-            for _ in range(min(periods, _PERIODS_MAX)):
-                self.alpha *= 1 - s.gain
-            periods = int((now_ns - self.timer_at_ns) / (s.timer_us * 1e3))
-            self.timer_at_ns += periods * s.timer_us * 1e3
-            for _ in range(min(periods, _PERIODS_MAX)):
-                self.timer_count += 1
-                _increase(self)
+        """Apply the periods of the timers and of the byte counter that have ended."""
+        _end_periods(self, now_ns)
         self.bytes += acked
-        periods = self.bytes // s.byte_counter
-        self.bytes -= periods * s.byte_counter
+        periods = self.bytes // self.settings.byte_counter
+        self.bytes -= periods * self.settings.byte_counter
         for _ in range(min(periods, _PERIODS_MAX)):
             self.byte_count += 1
             _increase(self)
+
+    def on_time(self, now_ns: float) -> None:
+        """Apply the periods of the timers that have ended."""
+        _end_periods(self, now_ns)
 
     def on_delay(self, now_ns: float, rtt_ns: float) -> None:
         """Lower the limit if the path is shorter than known."""
@@ -103,6 +98,22 @@ class Dcqcn:
 
     def on_loss(self, now_ns: float, lost: int) -> None:
         """Change nothing: notifications are the only signal of DCQCN."""
+
+
+def _end_periods(flow: Dcqcn, now_ns: float) -> None:
+    """Apply the periods of alpha, equation (2), and of the timer that have ended."""
+    s = flow.settings
+    if flow.alpha_at_ns < 0:
+        return
+    periods = int((now_ns - flow.alpha_at_ns) / (s.alpha_us * 1e3))
+    flow.alpha_at_ns += periods * s.alpha_us * 1e3
+    for _ in range(min(periods, _PERIODS_MAX)):
+        flow.alpha *= 1 - s.gain
+    periods = int((now_ns - flow.timer_at_ns) / (s.timer_us * 1e3))
+    flow.timer_at_ns += periods * s.timer_us * 1e3
+    for _ in range(min(periods, _PERIODS_MAX)):
+        flow.timer_count += 1
+        _increase(flow)
 
 
 def _increase(flow: Dcqcn) -> None:

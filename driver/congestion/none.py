@@ -28,5 +28,8 @@ class NoControl:
     def on_cnp(self, now_ns: float) -> None:
         """Change nothing."""
 
+    def on_time(self, now_ns: float) -> None:
+        """Change nothing."""
+
     def on_loss(self, now_ns: float, lost: int) -> None:
         """Change nothing."""

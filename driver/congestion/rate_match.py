@@ -117,6 +117,9 @@ class RateMatch:
     def on_cnp(self, now_ns: float) -> None:
         """Change nothing: switches of long paths do not mark."""
 
+    def on_time(self, now_ns: float) -> None:
+        """Change nothing: rounds end with acknowledgements."""
+
     def on_ack(self, now_ns: float, acked: int, in_flight: int) -> None:
         """Count delivered bytes, and decide at the end of a round: one round trip."""
         if self.round_at_ns < 0:

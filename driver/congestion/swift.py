@@ -91,6 +91,9 @@ class Swift:
     def on_cnp(self, now_ns: float) -> None:
         """Change nothing: delay is the signal."""
 
+    def on_time(self, now_ns: float) -> None:
+        """Change nothing: round trips are the clock."""
+
 
 def _target_ns(flow: Swift) -> float:
     """Return the accepted queueing delay, larger for small windows: flow scaling of section 3.5."""

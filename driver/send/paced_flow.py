@@ -108,8 +108,12 @@ class PacedFlow(FlowLimit):
     def retired(self, descriptors, now):
         """Do nothing: :meth:`reported` has more."""
 
-    def reported(self, psn, again, time_ns):
-        """Note a report PACED with 32-bit ``psn``; return the number of descriptors that it ends."""
+    def reported(self, psn, again, time_ns, now):
+        """Note a report PACED with 32-bit ``psn``; return the number of descriptors that it ends.
+
+        The algorithm learns the time: at the lowest rate a packet lasts many periods of its timers, and the peer
+        acknowledges nothing within a message that has losses.
+        """
         these = self._again if again else self._new
         count = next((n for n, one in enumerate(these, 1) if one.end & _WORD == psn), 0)
         for _ in range(count):
@@ -120,6 +124,9 @@ class PacedFlow(FlowLimit):
                     self._asked = self.left
         if count and not again and self.left > self.heard:
             self._timed.append((self.left, time_ns))
+        if count:
+            self.algorithm.on_time(now)
+            self._apply()
         return count
 
     def begun_psn(self, sent_psn):

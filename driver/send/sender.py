@@ -179,7 +179,7 @@ class Sender:
 
     def on_paced(self, psn, again, time_ns, now):
         """Handle a report PACED with 32-bit ``psn``; return the number of descriptors that it ends."""
-        count = self.flow.reported(psn, again, time_ns)
+        count = self.flow.reported(psn, again, time_ns, now)
         if count:
             self.on_transmitted(now, again, count)
         else:

@@ -35,7 +35,7 @@ class FixedRate:
     def _nothing(self, *_):
         pass
 
-    on_ack = on_delay = on_cnp = on_loss = _nothing
+    on_ack = on_delay = on_cnp = on_loss = on_time = _nothing
 
 
 def fix_rate(qp, rate, limit=1 << 40):

@@ -27,6 +27,18 @@ def test_alpha_decays_in_each_period_without_notification():
     assert one.alpha == pytest.approx(0.75 ** 3)
 
 
+def test_time_alone_applies_the_same_periods():
+    """Paced packets leave, and nothing is acknowledged."""
+    one, other = flow(), flow()
+    for each in (one, other):
+        each.on_cnp(10 * US)
+    for us in (40, 70, 130, 700):
+        one.on_time(us * US)
+    other.on_ack(700 * US, 0, 0)
+    assert (one.rate, one.target, one.alpha) == (other.rate, other.target, other.alpha)
+    assert one.rate > LINE * 0.99
+
+
 def test_the_first_notification_halves_the_rate_at_any_time():
     """A flow that was never congested has no estimate of congestion."""
     one = flow()

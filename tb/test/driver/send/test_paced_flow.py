@@ -191,6 +191,21 @@ def test_the_gap_is_that_of_the_rate_up_to_the_largest():
         assert flow.gap == round(ns * (1 << abi.PACE_SCALE)) <= abi.PACE_GAP_MAX
 
 
+def test_the_rate_recovers_while_nothing_is_acknowledged():
+    """A probe for each answer is not sent while packets are repeated."""
+    sender = make_sender("dcqcn")
+    answer(sender, send_window(sender, 0), 10_000)
+    send_window(sender, 10_000)
+    sender.on_loss_report(loss_report(0, (sender.queue.una, 1)), 20_000)
+    for now in range(20_000, 520_000, 10_000):
+        sender.on_cnp(now)
+    algorithm, gap = sender.flow.algorithm, sender.flow.gap
+    assert algorithm.rate == algorithm.settings.least_mbps * 1e6
+    work = sender.next_retransmission()
+    sender.on_paced(work.psn + 1 & WORD, True, 0, 510_000 + 20 * 55_000)
+    assert algorithm.rate > 500e6 and sender.flow.gap < gap / 50 and not sender.frames
+
+
 def test_reports_that_match_nothing_are_counted():
     sender = make_sender()
     count = len(fill(sender))
