@@ -120,7 +120,7 @@ class FlowLimit:
             sample = self._since(self._timed.popleft()[1], now, came_ns)
         if sample:
             if self.rtt_ns is None:
-                self.algorithm, self.least_ns = self._make(sample), sample
+                self._measure_first(sample)
             self.rtt_ns, self.least_ns = sample, min(self.least_ns, sample)
             self.algorithm.on_delay(now, sample)
         before, missing = self._in_flight(sent_psn), self._missing
@@ -133,6 +133,12 @@ class FlowLimit:
         arrived = max(0, cum - self.heard) + missing - self._missing
         self.heard = max(self.heard, cum)
         self._arrived(arrived, before, now)
+
+    def _measure_first(self, sample):
+        """Begin with the first measured round trip. A notification before it counts; others were within that time."""
+        self.algorithm, self.least_ns = self._make(sample), sample
+        if self._notified is not None:
+            self.algorithm.on_cnp(self._notified)
 
     def lost(self, runs, sent_psn, now):
         """Note the (PSN, length) of packets that the peer reports missing."""

@@ -217,6 +217,15 @@ def test_notifications_lower_the_window_and_are_limited():
     assert flow.algorithm.rate == flow.algorithm.settings.least_mbps * 1e6 and flow.end - flow.heard == 1
 
 
+def test_a_notification_before_the_first_round_trip_counts():
+    sender = make_sender("dcqcn")
+    fill(sender)
+    sender.on_cnp(DELAY_NS // 2)
+    deliver(sender, 0, DELAY_NS)
+    flow, product = sender.flow, int(LINE * DELAY_NS / 8e9)
+    assert flow.algorithm.rate == LINE / 2 and flow.end - flow.heard == product // 2 // flow.packet
+
+
 @pytest.mark.parametrize("name", ["swift", "rate-match"])
 def test_other_algorithms_ignore_notifications(name):
     sender = make_sender(name)
