@@ -4,8 +4,8 @@ Source: Zhu et al., "Congestion Control for Large-Scale RDMA Deployments" (SIGCO
 (1) to (4) and figure 7. Timers are evaluated at acknowledgements and when paced packets have left the card; the byte
 counter counts acknowledged bytes. Alpha is 1 until the first notification, as in the simulator of HPCC
 (``alibaba-edu/High-Precision-Congestion-Control``). The step of hyper increase is constant; simulators that follow QCN
-multiply it by the number of increases. The limit of two bandwidth-delay products is an addition: the paper has none, and
-it bounds the queue when many flows start together.
+multiply it by the number of increases. The limit of two bandwidth-delay products is an addition: the paper has none,
+and it bounds the queue when many flows start together.
 """
 
 from dataclasses import dataclass

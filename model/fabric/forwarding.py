@@ -2,9 +2,12 @@
 
 import zlib
 
+from weft.hdl.contract import wire
+
 ADDRESS = 0x0A00_0001       # IPv4 address of the first host of a description; those of the others follow
 ROCE_PORT, UDP = 4791, 17
 HASH = 0xFFFF_FFFF
+TRIM_BYTES = wire.DATA_HEADER_BYTES     # of a frame: what is left of a trimmed packet
 
 
 def tuple_hash(source: int, destination: int, port: int, to_port: int = ROCE_PORT, protocol: int = UDP) -> int:

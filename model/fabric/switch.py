@@ -1,5 +1,7 @@
 """Switch: choice of the port, admission to the shared buffer, ECN marking, and the length of its queues over time."""
 
+from weft.hdl.contract import wire
+
 from ..machine_code import compiled, inlined
 from ..wan.path.draw import uniform
 from . import forwarding, pause
@@ -11,6 +13,7 @@ NODE = [("host", "u1"), ("buffer", "i8"), ("used", "i8"), ("alpha", "f8"), ("mar
 PORT = [("changed_at", "f8"), ("marked", "i8"), ("dropped", "i8"), ("queue_peak", "i8"), ("data_in", "i8"),
         ("trimmed", "i8"), *pause.PORT]
 BINS = 4096             # of a port's queue lengths
+_TRIMMED_BYTES = wire.line_bytes(forwarding.TRIM_BYTES)
 MARKS = 0               # stream of random numbers
 _spread, _admits, _mark_chance = map(inlined, (forwarding.spread, forwarding.admits, forwarding.mark_chance))
 
@@ -60,7 +63,7 @@ def admit(w, node, came, port, i):
     length = w.queue[port * QUEUES + DATA].bytes
     admitted = _admits(packet.bytes, control or n.pause_from > 0, length, n.buffer - n.used, n.alpha)
     if not admitted and n.trim and packet.kind == DATA_PACKET:
-        packet.kind, packet.bytes, control = TRIMMED, w.s.control_bytes, True
+        packet.kind, packet.bytes, control = TRIMMED, _TRIMMED_BYTES, True
         p.trimmed += 1
         admitted = _admits(packet.bytes, control, length, n.buffer - n.used, n.alpha)
     if not admitted:

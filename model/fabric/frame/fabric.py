@@ -15,7 +15,7 @@ from ...impairments import CONTROL_KINDS, Frame, FrameKind, frame_kind
 from ...settings import BadSettings
 from ..description import Fabric
 from ..forwarding import ADDRESS, admits, mark_chance, spread, tuple_hash
-from .header import can_be_marked, hash_of, is_control, is_group, marked
+from .header import can_be_marked, can_be_trimmed, hash_of, is_control, is_group, marked, trimmed
 from .port import DATA, FramePort, Packet
 
 CARD_GBPS = 100.0
@@ -238,10 +238,11 @@ class FrameFabric:
         return up[spread(value, node) % len(up)] if up else None
 
     def _admit(self, node: int, port: FramePort, packet: Packet) -> None:
-        """Queue a packet at a port of a switch, or drop it."""
+        """Queue a packet at a port of a switch, or its headers, or drop it."""
         switch, length = self.description.switches[node - self._first], port.bytes[DATA]
-        unlimited = packet.control or switch.pfc
-        if not admits(packet.size, unlimited, length, (switch.buffer_kib << 10) - self._used[node], switch.alpha):
+        if not self._fits(node, port, packet) and switch.trim:
+            self._trim(port, packet)
+        if not self._fits(node, port, packet):
             port.counters.dropped[packet.queue] += 1
             self._destroy(packet)
             return
@@ -254,6 +255,20 @@ class FrameFabric:
         port.push(packet)
         self._hold(node, packet, packet.size)
         self._transmit(port)
+
+    def _fits(self, node: int, port: FramePort, packet: Packet) -> bool:
+        switch = self.description.switches[node - self._first]
+        free = (switch.buffer_kib << 10) - self._used[node]
+        return admits(packet.size, packet.control or switch.pfc, port.bytes[DATA], free, switch.alpha)
+
+    def _trim(self, port: FramePort, packet: Packet) -> None:
+        """Destroy the payload of a data packet; its headers become a control frame."""
+        if packet.frame is None or packet.control or not can_be_trimmed(packet.frame):
+            return
+        port.counters.trimmed += 1
+        self.destroyed[packet.kind] += 1
+        packet.frame, packet.control, packet.kind = trimmed(packet.frame), True, FrameKind.OTHER
+        packet.size = wire.line_bytes(len(packet.frame))
 
     def _mark(self, port: FramePort, packet: Packet) -> None:
         if packet.frame is None or not can_be_marked(packet.frame):
@@ -300,17 +315,10 @@ class FrameFabric:
 
 
 def check_cards(description: Fabric, cards: int) -> None:
-    """Check that a number of cards fits a fabric: one for each host, none slower than its link. Raises BadSettings.
-
-    Switches between cards do not trim: a card takes headers without their payload for damage.
-    """
+    """Check that a number of cards fits a fabric: one for each host, none slower than its link. Raises BadSettings."""
     hosts = description.hosts
     if len(hosts) != cards:
         raise BadSettings(f"the fabric has {len(hosts)} hosts ({', '.join(hosts)}), and {cards} are given")
-    for switch in description.switches:
-        if switch.trim:
-            raise BadSettings(f"switch {switch.name!r} has trim, which only `weft sweep --of fabric` simulates; "
-                              "remove it")
     for link in description.links:
         if link.rate_gbps > CARD_GBPS and (host := next((end for end in (link.a, link.b) if end in hosts), None)):
             raise BadSettings(f"the link of host {host!r} has {link.rate_gbps:g} Gb/s; a card has {CARD_GBPS:g}")

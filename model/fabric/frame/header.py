@@ -6,7 +6,7 @@ import zlib
 from weft.hdl.contract import wire
 
 from ...impairments import FrameKind
-from ..forwarding import tuple_hash
+from ..forwarding import TRIM_BYTES, tuple_hash
 
 RESERVED = bytes.fromhex("0180c20000")      # group addresses of a link, which no bridge forwards (IEEE 802.1D)
 KINDS = tuple(FrameKind)
@@ -52,17 +52,33 @@ def can_be_marked(frame: bytes) -> bool:
 
 
 def marked(frame: bytes) -> bytes:
-    """Return an IPv4 packet with congestion experienced, and with the checksum of its header adapted (RFC 1624).
-
-    The ICRC of RoCEv2 does not cover the field.
-    """
+    """Return an IPv4 packet with congestion experienced. The ICRC of RoCEv2 does not cover the field."""
     at = _ipv4(frame)
+    return _with_tos(frame, at, frame[at + 1] | wire.CE)
+
+
+def can_be_trimmed(frame: bytes) -> bool:
+    """Return whether a packet has more than the headers that trimming leaves."""
+    return bool(_ipv4(frame)) and len(frame) > TRIM_BYTES
+
+
+def trimmed(frame: bytes) -> bytes:
+    """Return the headers of an IPv4 packet, in the class of control frames.
+
+    Like those of switches that trim, they keep the length of the whole packet in the IPv4 header.
+    """
+    return _with_tos(frame[:TRIM_BYTES], _ipv4(frame), wire.CONTROL_DSCP << wire.DSCP_SHIFT)
+
+
+def _with_tos(frame: bytes, at: int, tos: int) -> bytes:
+    """Change the second byte of an IPv4 header, and adapt the checksum of the header (RFC 1624)."""
     old, = struct.unpack_from(">H", frame, at)
     checksum, = struct.unpack_from(">H", frame, at + 10)
-    total = (checksum ^ 0xFFFF) + (old ^ 0xFFFF) + (old | wire.CE)
+    changed = old & 0xFF00 | tos
+    total = (checksum ^ 0xFFFF) + (old ^ 0xFFFF) + changed
     total = (total & 0xFFFF) + (total >> 16)
     total = (total & 0xFFFF) + (total >> 16)
     new = bytearray(frame)
-    struct.pack_into(">H", new, at, old | wire.CE)
+    struct.pack_into(">H", new, at, changed)
     struct.pack_into(">H", new, at + 10, total ^ 0xFFFF)
     return bytes(new)

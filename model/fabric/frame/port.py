@@ -62,6 +62,8 @@ class PortCounters:
         Packets marked, and packets that would have been if their ECN field permitted it.
     dropped
         By queue: no space in the shared buffer.
+    trimmed
+        No space, and headers sent on.
     lost, cut
         Lost by chance, and with a link that went down.
     pauses
@@ -75,6 +77,7 @@ class PortCounters:
     marked: int = 0
     unmarkable: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
+    trimmed: int = 0
     lost: int = 0
     cut: int = 0
     pauses: int = 0

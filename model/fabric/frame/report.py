@@ -32,6 +32,7 @@ def sentences(found: dict[str, Any]) -> Iterator[str]:
                    f"{port['marked']} marked, {sum(port['dropped'].values())} dropped, {port['lost']} lost, "
                    f"{port['cut']} cut; longest queue {port['peak_bytes'][DATA] / 1024:.1f} KiB"
                    + f"; {port['unmarkable']} not marked, as their ECN field demands" * bool(port["unmarkable"])
+                   + f"; {port['trimmed']} trimmed" * bool(port["trimmed"])
                    + f"; paused {port['pauses']} times" * bool(port["pauses"]))
     for name, switch in found["switches"].items():
         yield (f"switch {name}: at most {switch['used_peak_bytes'] / 1024:.1f} KiB of its buffer used, "

@@ -7,8 +7,8 @@ REMOVAL = "surprise removal"
 OUTAGES = ("card reset", "function reset", "hot reset", "bus master cleared", REMOVAL)
 AREAS = ("send entries", "retransmission entries", "commands", "raw frame entries", "nodes", "page lists")
 MANY_LISTS = "more lists than cache entries"
-DROPS, MARKS, PAUSES, CUTS = "drops of a switch", "marks of a switch", "pauses of a switch", "a cut path"
-NETWORK = (DROPS, MARKS, PAUSES, CUTS)
+NETWORK = DROPS, TRIMS, MARKS, PAUSES, CUTS = ("drops of a switch", "packets trimmed by a switch", "marks of a switch",
+                                               "pauses of a switch", "a cut path")
 
 BINS = (
     "preset test", "preset basic", MANY_LISTS,

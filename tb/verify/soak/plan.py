@@ -75,7 +75,7 @@ def draw(seed, cycles=CYCLES, hazards=None):
 
 
 def draw_network(rng, length_us):
-    """Return a network of two hosts with two paths, small buffers, marks, pauses, cuts and background traffic.
+    """Return a network of two hosts: two paths, small buffers, marks, pauses, trimming, cuts and background traffic.
 
     One of the paths is cut for a while in the first half of ``length_us``.
     """
@@ -86,7 +86,8 @@ def draw_network(rng, length_us):
     slow = FabricLink(a="t", b="b", rate_gbps=rng.choice([10, 25]), delay_us=0.3)
     marks = rng.choice(MARKINGS[1:])
     switches = [Switch(name=name, buffer_kib=rng.choice([16, 64, 256]), alpha=rng.choice([1, 8]), marking=marks,
-                       mark_from_kib=4, mark_to_kib=16, mark_chance=0.5, pfc=rng.random() < 0.5, pause_kib=8)
+                       mark_from_kib=4, mark_to_kib=16, mark_chance=0.5, pfc=rng.random() < 0.5, pause_kib=8,
+                       trim=rng.random() < 0.5)
                 for name in "stpq"]
     return Fabric(("a", "b"), tuple(switches), (FabricLink(a="a", b="s", delay_us=0.3), *links, slow),
                   (Flow(source="a", destination="b"),), ("t", "b"),

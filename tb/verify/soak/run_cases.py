@@ -192,6 +192,7 @@ class Run:
         if self.plan.network is not None:
             counts = [port.counters for port in self.pair.fabric.ports]
             self.met.update({bins.DROPS: sum(count.dropped.total() for count in counts),
+                             bins.TRIMS: sum(count.trimmed for count in counts),
                              bins.MARKS: sum(count.marked for count in counts),
                              bins.PAUSES: sum(count.pauses for count in counts),
                              bins.CUTS: sum(count.cut for count in counts)})

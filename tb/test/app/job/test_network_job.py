@@ -139,6 +139,14 @@ def test_an_incast_fills_the_queue_of_its_receiver(tmp_path):
     assert "port s to b: " in console.file.getvalue() and "path a2 s b: " in console.file.getvalue()
 
 
+def test_headers_of_trimmed_packets_are_truncated_frames_to_a_card(tmp_path):
+    """The card counts each of them, and the receiver reports the losses as any other."""
+    report = run_on(tmp_path, SHALLOW.replace("buffer_kib = 32\n", "buffer_kib = 32\ntrim = true\n"))
+    assert_exact(report)
+    trimmed = report["fabric"]["ports"]["s to z"]["trimmed"]
+    assert trimmed == report["counters"]["z"]["drop_truncated"] == report["packets_lost"] > 10
+
+
 def test_marks_prevent_losses_of_an_incast(tmp_path):
     """Above 100 KiB some packets are marked. Only probes cannot be; control frames have their own queue."""
     report = run_on(tmp_path, "incast-3", 1_000_000, loss=0.0, congestion="dcqcn", pmtu=4096)
@@ -237,9 +245,11 @@ def test_a_file_has_the_flows_losses_and_delays(tmp_path, change, name, words):
 
 
 def test_three_senders_and_a_receiver_on_the_rtl(tmp_path):
-    """The simulator has four cards; it is kept between runs."""
-    seed = drawn_seed()
-    job = Job(**{**DEFAULTS, "seed": seed, "folder": str(tmp_path), "hosts": 4, "fabric": "incast-3", "loss": 0.1,
+    """The simulator has four cards; it is kept between runs. The switch has a small buffer and trims."""
+    seed, file = drawn_seed(), tmp_path / "own.toml"
+    file.write_text(INCAST.replace("buffer_kib = 512", "buffer_kib = 64, alpha = 128, trim = true").replace(
+        '{a = "s", b = "b"}', '{a = "s", b = "b", loss = 0.1}'))
+    job = Job(**{**DEFAULTS, "seed": seed, "folder": str(tmp_path), "hosts": 4, "fabric": str(file),
                  "file": str(some_file(tmp_path / "file", 60_000, seed))})
     card, sides = preset("test"), sides_of(job.network())
     simulate(verilog=two_cards_text(card, sides), top=top_of(sides), name=cards_name(card, sides), sim="verilator",
@@ -248,3 +258,4 @@ def test_three_senders_and_a_receiver_on_the_rtl(tmp_path):
     assert_exact(report)
     port = report["fabric"]["ports"]["s to b"]
     assert port["peak_bytes"]["data"] > 60_000 and len(report["flows"]) == 3
+    assert 10 < report["counters"]["b"]["drop_truncated"] <= port["trimmed"] < report["packets_lost"]

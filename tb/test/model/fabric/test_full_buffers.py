@@ -5,7 +5,6 @@ import pytest
 from weft.model.fabric.description import Fabric, FabricLink, Flow, Switch
 from weft.model.fabric.experiment import FabricExperiment
 from weft.model.fabric.forwarding import pauses
-from weft.model.fabric.frame.fabric import check_cards
 from weft.model.fabric.packets import DATA, QUEUES
 from weft.model.settings import BadSettings
 from weft.tb.test.model.fabric.small_runs import advance, start
@@ -101,8 +100,3 @@ def test_a_lost_packet_among_trimmed_ones_is_counted_too(seed):
 def test_trimming_needs_a_sender_that_uses_it():
     with pytest.raises(BadSettings, match="choose recovery adamap"):
         FabricExperiment(trim=True, recovery="irn").build()
-
-
-def test_cards_refuse_what_their_fabric_does_not_simulate():
-    with pytest.raises(BadSettings, match="remove it"):
-        check_cards(two_into_one(trim=True), 4)

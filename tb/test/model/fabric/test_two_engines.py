@@ -73,8 +73,8 @@ def alike(fabric, rates):
         if fabric.ports[n][0] == "b":           # acknowledgements
             continue
         ours, theirs = engine.ports[n].counters, w.port[n]
-        assert (ours.sent, ours.sent_bytes, ours.pauses) == (theirs["sent"], theirs["sent_bytes"], theirs["pauses"]), (
-            fabric.ports[n])
+        assert (ours.sent, ours.sent_bytes, ours.pauses, ours.trimmed) == tuple(
+            theirs[name] for name in ("sent", "sent_bytes", "pauses", "trimmed")), fabric.ports[n]
         if not w.node[theirs["node"]]["host"]:
             assert (ours.dropped["data"], ours.marked, ours.peak_bytes["data"], ours.queued["data"]) == (
                 theirs["dropped"], theirs["marked"], theirs["queue_peak"], theirs["data_in"]), fabric.ports[n]
@@ -96,6 +96,12 @@ def test_pauses_are_those_of_the_compiled_engine():
     fabric = slow_end(pfc=True, pause_kib=64)
     uplink = alike(fabric, list(RATES.values())).ports[fabric.ports.index(("s", "t"))].counters
     assert uplink.pauses > 5 and uplink.peak_bytes["data"] > 300_000 and uplink.dropped.total() == 0
+
+
+def test_trimmed_packets_are_those_of_the_compiled_engine():
+    fabric = star(buffer_kib=256, alpha=0.5, marking="none", trim=True)
+    port = alike(fabric, list(RATES.values())).ports[fabric.ports.index(("s", "b"))].counters
+    assert port.trimmed > 50 and port.dropped.total() == 0
 
 
 def test_paths_are_those_of_the_compiled_engine():

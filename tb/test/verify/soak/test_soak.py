@@ -43,7 +43,7 @@ def test_run_succeeds(hazards):
 
 
 def test_cards_survive_a_network():
-    """Runs with marks, until drops, marks, pauses and a cut path have occurred."""
+    """Runs with marks, until all events of a network have occurred."""
     first, met = drawn_seed(), set()
     plans = (draw(seed, CYCLES, ()) for seed in itertools.count(first))
     for plan in itertools.islice((plan for plan in plans if plan.context.congestion == "dcqcn"), 2 * RUNS_MAX):

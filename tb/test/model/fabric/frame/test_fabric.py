@@ -6,6 +6,7 @@ from weft.hdl.contract import wire
 from weft.model.fabric.description import Background, Fabric, FabricLink, Flow, Switch
 from weft.model.fabric.frame import fabric as engine_file
 from weft.model.fabric.frame.fabric import FrameFabric
+from weft.model.fabric.frame.header import is_control
 from weft.model.fabric.frame.report import OTHERS, report, sentences
 from weft.model.settings import BadSettings
 from weft.tb.test.model.fabric.frame.frames import frame, macs
@@ -119,6 +120,37 @@ def test_what_waits_at_a_paused_host_is_limited(monkeypatch):
     fabric, found = flooded(pfc=True, pause_kib=16)
     lost = sum(port(fabric, f"h{source} to s")["dropped"]["data"] for source in (0, 1))
     assert lost > 100 and len(found) == 1200 - lost and fabric.in_flight == 0
+
+
+def test_a_full_switch_sends_the_headers_on():
+    """The first of them overtake data that came before, and what is whole keeps its order."""
+    fabric, found = flooded(trim=True, alpha=1)
+    whole = [data for _, data in found if len(data) == len(frame(0, 2))]
+    headers = [data for _, data in found if len(data) == wire.DATA_HEADER_BYTES]
+    count = port(fabric, "s to h2")
+    assert len(whole) + len(headers) == len(found) == 1200 and fabric.in_flight == 0
+    assert len(headers) == count["trimmed"] == count["queued"]["control"] == fabric.destroyed.total() > 50
+    assert count["dropped"] == {"control": 0, "data": 0} and len(whole) == fabric.delivered_data
+    assert all(map(is_control, headers))
+    assert f"; {len(headers)} trimmed" in "".join(sentences(report(fabric)))
+    first = min(n for n, (_, data) in enumerate(found) if data in headers)
+    psn = int.from_bytes(found[first][1][wire.BTH_OFFSET + 9:wire.BTH_OFFSET + 12])
+    assert any(int.from_bytes(data[wire.BTH_OFFSET + 9:wire.BTH_OFFSET + 12]) < psn and len(data) > 100
+               for _, data in found[first + 1:])
+
+
+def test_what_cannot_be_trimmed_is_dropped():
+    """Frames that are not IPv4, and those as short as the headers."""
+    fabric = engine(star(3, marking="none", buffer_kib=16, trim=True, alpha=1))
+    other, short = bytes(frame(0, 2)[:12]) + bytes(4000), frame(0, 2, payload=0)[:60]
+    for _ in range(100):
+        for data in (other, short):
+            fabric.send(0, data, 0.0)
+            fabric.send(1, data, 0.0)
+    found = [data for _, _, data in arrivals(fabric)]
+    count = port(fabric, "s to h2")
+    assert count["trimmed"] == 0 and count["dropped"]["data"] == 400 - len(found) and fabric.in_flight == 0
+    assert 0 < found.count(short) < 200 and 0 < found.count(other) < 180
 
 
 def test_a_cut_link_ends_what_waits_for_the_end_of_a_pause():

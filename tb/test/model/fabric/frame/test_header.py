@@ -6,7 +6,15 @@ import pytest
 
 from weft.hdl.contract import wire
 from weft.hdl.contract.abi import Reason
-from weft.model.fabric.frame.header import can_be_marked, hash_of, is_control, is_group, marked
+from weft.model.fabric.frame.header import (
+    can_be_marked,
+    can_be_trimmed,
+    hash_of,
+    is_control,
+    is_group,
+    marked,
+    trimmed,
+)
 from weft.model.functional.parse import parse
 from weft.tb.test.model.fabric.frame.frames import MAC, frame
 
@@ -25,6 +33,17 @@ def test_a_mark_keeps_checksum_and_icrc(tos, seed):
 def test_a_card_accepts_a_marked_packet():
     header, _ = parse(marked(frame(0, 1, payload=16)), mac=MAC + 1, ip=0x0A00_0002)     # a RETH of length 0
     assert header.kind == "DATA" and header.reason is Reason.OK
+
+
+def test_a_card_counts_the_headers_of_a_trimmed_packet_as_truncated():
+    """They keep addresses, PSN and path, and have the class of control frames."""
+    sent = frame(3, 1, payload=256, sport=50_000, psn=9)
+    found = trimmed(sent)
+    assert len(found) == wire.DATA_HEADER_BYTES and found[26:] == sent[26:wire.DATA_HEADER_BYTES]
+    assert is_control(found) and hash_of(found) == hash_of(sent) and wire.ipv4_checksum(found[14:34]) == 0
+    header, _ = parse(found, mac=MAC + 1, ip=0x0A00_0002)
+    assert header.reason is Reason.TRUNCATED
+    assert can_be_trimmed(sent) and not can_be_trimmed(found) and not can_be_trimmed(bytes(200))
 
 
 def test_a_tagged_packet_is_marked_behind_its_tag():
