@@ -240,9 +240,8 @@ class FrameFabric:
     def _admit(self, node: int, port: FramePort, packet: Packet) -> None:
         """Queue a packet at a port of a switch, or its headers, or drop it."""
         switch, length = self.description.switches[node - self._first], port.bytes[DATA]
-        if not self._fits(node, port, packet) and switch.trim:
-            self._trim(port, packet)
-        if not self._fits(node, port, packet):
+        if not (self._fits(node, port, packet) or switch.trim and self._trim(port, packet)
+                and self._fits(node, port, packet)):
             port.counters.dropped[packet.queue] += 1
             self._destroy(packet)
             return
@@ -261,14 +260,15 @@ class FrameFabric:
         free = (switch.buffer_kib << 10) - self._used[node]
         return admits(packet.size, packet.control or switch.pfc, port.bytes[DATA], free, switch.alpha)
 
-    def _trim(self, port: FramePort, packet: Packet) -> None:
-        """Destroy the payload of a data packet; its headers become a control frame."""
+    def _trim(self, port: FramePort, packet: Packet) -> bool:
+        """Destroy the payload of a data packet; its headers become a control frame. Return false for other packets."""
         if packet.frame is None or packet.control or not can_be_trimmed(packet.frame):
-            return
+            return False
         port.counters.trimmed += 1
         self.destroyed[packet.kind] += 1
         packet.frame, packet.control, packet.kind = trimmed(packet.frame), True, FrameKind.OTHER
         packet.size = wire.line_bytes(len(packet.frame))
+        return True
 
     def _mark(self, port: FramePort, packet: Packet) -> None:
         if packet.frame is None or not can_be_marked(packet.frame):

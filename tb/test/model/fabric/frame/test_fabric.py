@@ -31,6 +31,10 @@ def arrivals(fabric, until=END):
     return found
 
 
+def psn_of(data):
+    return int.from_bytes(data[wire.BTH_OFFSET + 9:wire.BTH_OFFSET + 12])
+
+
 def star(hosts, **switch):
     names = [f"h{n}" for n in range(hosts)]
     return Fabric(tuple(names), (Switch(name="s", **switch),), tuple(FabricLink(a=a, b="s") for a in names),
@@ -96,7 +100,7 @@ def test_a_switch_that_pauses_its_links_drops_nothing_and_keeps_the_order():
     fabric, found = flooded(pfc=True, pause_kib=128)
     assert len(found) == 1200 and fabric.in_flight == 0 and not fabric.destroyed
     for source in (0, 1):
-        psns = [data[wire.BTH_OFFSET + 9:wire.BTH_OFFSET + 12] for _, data in found if data[11] == source + 1]
+        psns = [psn_of(data) for _, data in found if data[11] == source + 1]
         assert psns == sorted(psns) and len(psns) == 600
         counts = port(fabric, f"h{source} to s")
         assert counts["pauses"] > 3 and counts["peak_bytes"]["data"] > 500_000
@@ -133,10 +137,11 @@ def test_a_full_switch_sends_the_headers_on():
     assert count["dropped"] == {"control": 0, "data": 0} and len(whole) == fabric.delivered_data
     assert all(map(is_control, headers))
     assert f"; {len(headers)} trimmed" in "".join(sentences(report(fabric)))
-    first = min(n for n, (_, data) in enumerate(found) if data in headers)
-    psn = int.from_bytes(found[first][1][wire.BTH_OFFSET + 9:wire.BTH_OFFSET + 12])
-    assert any(int.from_bytes(data[wire.BTH_OFFSET + 9:wire.BTH_OFFSET + 12]) < psn and len(data) > 100
-               for _, data in found[first + 1:])
+    for source in (0, 1):
+        psns = [psn_of(data) for data in whole if data[11] == source + 1]
+        assert psns == sorted(psns)
+    arrived = [data for _, data in found]
+    assert any(psn_of(data) < psn_of(headers[0]) for data in arrived[arrived.index(headers[0]):])
 
 
 def test_what_cannot_be_trimmed_is_dropped():
