@@ -15,12 +15,12 @@ PACKET = {"pmtu": 3, "remote_va": 0, "opcode": 1}     # packets of 1 KiB
 
 @cocotb.test()
 async def packets_leave_in_order_and_in_time(dut):
-    """Random descriptors, rates, limits, flushes and rejections."""
+    """Random descriptors, rates, limits, rejections and flushes. Many of these meet a packet at the output."""
     bench = await PacerBench.start(dut)
     rng = bench.rng
     for step in range(1500):
         if step % 50 == 0:
-            bench.stalls = rng.choice([0, 0.3, 0.95])
+            bench.stalls = (0, 0.3, 0.95)[step // 50 % 3]
         qpn, doorbells = rng.randrange(QPS), {}
         if rng.random() < 0.3 and not any(bench.waiting) and not bench.qps[qpn].markers:
             bench.work(rng.getrandbits(1), qpn, psn=rng.randrange(100), length_max=3000)
@@ -29,7 +29,7 @@ async def packets_leave_in_order_and_in_time(dut):
                                  "gap": rng.choice([0, gap_of(100), gap_of(20), gap_of(rng.uniform(0.5, 100))])}
         elif rng.random() < 0.1:
             doorbells["limit"] = {"qpn": qpn, "psn": rng.choice([rng.randrange(120), 2**31 - 1])}
-        elif rng.random() < 0.05 and not bench.flushes:
+        elif rng.random() < (0.05 if bench.offered is None else 0.3 * bench.stalls + 0.05) and not bench.flushes:
             bench.flushes.append(qpn if bench.offered is None else bench.offered.packet.sqpn)
         elif rng.random() < 0.05 and not bench.qps[qpn].markers and not any(bench.waiting):
             bench.hurts.append({"qpn": qpn, "heals": 0})
