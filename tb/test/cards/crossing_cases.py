@@ -266,8 +266,8 @@ async def psn_passes_half(dut):
 async def rings_wrap(dut):
     """With small rings, both directions, and more messages than ring entries, every ring of both cards wraps."""
     sizes = {abi.Ring.SEND: 3, abi.Ring.RETRANSMIT: 2, abi.Ring.COMMAND: 1, abi.Ring.NIC_TX: 3, abi.Ring.RESPONSE: 1,
-             abi.Ring.META_REPORT: 4, abi.Ring.NIC_RX: 4}
-    messages = [700] * 70
+             abi.Ring.META_REPORT: 4, abi.Ring.NIC_RX: 5}
+    messages = [700] * 120
     case = Case({"a": messages, "b": messages}, qps=2, there=LOSSY, back=LOSSY, driver={"ring_log2": sizes})
     crossing = await Crossing(dut, case).run()
     for side, rings in crossing.laps.items():
