@@ -367,8 +367,9 @@ def main(count=100_000, seed=None, backend="functional"):
     progress.due = REPORT_EVERY
     with local_daemon(backend_type=POLLED[backend]) as (daemon, printed):
         campaign = fuzz(daemon, printed, int(count), random.Random(seed), progress)
-    print(f"{backend}, seed {seed}: {campaign.done} messages and entries, {dict(campaign.found)}; nothing is left, "
-          f"{campaign.grown} bytes gained; {time.monotonic() - started:.0f} s")
+    found = campaign.found
+    print(f"{backend}, seed {seed}: {campaign.done} messages and entries, {found['dropped'] + found['ended']} programs "
+          f"dropped, {dict(found)}; nothing is left, {campaign.grown} bytes gained; {time.monotonic() - started:.0f} s")
 
 
 if __name__ == "__main__":

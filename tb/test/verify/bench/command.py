@@ -18,4 +18,5 @@ def bench(monkeypatch, folder, *options, within=True):
     monkeypatch.setattr(run, "PROGRESS", folder / "progress")
     done = CliRunner().invoke(app, ["bench", *options])
     assert done.exit_code in ((0,) if within else (0, 1)), f"{done.output}{done.exception!r}"
+    assert figures.REPORT.exists(), f"no figure: {done.output}"
     return json.loads(figures.REPORT.read_text())
