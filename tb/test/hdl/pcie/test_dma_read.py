@@ -104,12 +104,17 @@ class Bench:
         return overtaken
 
 
+def upper_bits(rng, width):
+    """Return bits of an address above ``width`` bits, mostly 0."""
+    return rng.choice([0, 0, 0, rng.getrandbits(64 - width) << width])
+
+
 def random_groups(rng, count):
     groups = []
     for _ in range(count):
         lengths = [rng.choice([1, 2, 64, rng.randint(1, 200), rng.randint(1, 4096), 4096])
                    for _ in range(rng.choice([1, 1, 2, 5]))]
-        groups.append([((BULK_PAGES[0] << 12) + rng.randrange(0x20000), n) for n in lengths])
+        groups.append([((BULK_PAGES[0] << 12) + rng.randrange(0x20000) + upper_bits(rng, 33), n) for n in lengths])
     return groups
 
 
@@ -117,7 +122,8 @@ def random_lines(rng, count):
     result = []
     for _ in range(count):
         lines = rng.randint(1, 4)
-        result.append((rng.choice(LINE_PAGES) * 64 + rng.randint(0, 64 - lines), lines))
+        line = rng.choice(LINE_PAGES) * 64 + rng.randint(0, 64 - lines)
+        result.append((line + upper_bits(rng, 33) // 64, lines))
     return result
 
 

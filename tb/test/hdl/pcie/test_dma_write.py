@@ -80,12 +80,14 @@ async def scatter_groups(dut):
             pieces = []
             for _ in range(bench.rng.choice([1, 1, 2, 4])):
                 length = bench.rng.choice([1, 3, 4, 64, bench.rng.randint(1, 300), bench.rng.randint(1, 4096)])
-                pieces.append((0xFFFE_8000 + region * 0x4000 + bench.rng.randrange(0x2000), length))
+                upper = bench.rng.getrandbits(31) << 33 if region % 2 else 0
+                pieces.append((upper + 0xFFFE_8000 + region * 0x4000 + bench.rng.randrange(0x2000), length))
                 region += 1
             expected.append(bench.queue(bench.rng.randrange(CLIENTS), pieces))
         memory = await bench.collect(128 << code, expected)
         assert memory.bytes == {a: v for part in expected for a, v in part.items()}
-        assert any(a > 1 << 32 for a in memory.bytes) and any(a < 1 << 32 for a in memory.bytes)
+        assert any(a >> 33 for a in memory.bytes)
+        assert any(a >> 32 == 1 for a in memory.bytes) and any(a < 1 << 32 for a in memory.bytes)
     for _ in range(20):
         await RisingEdge(dut.clk)
     assert not int(dut.busy.value)

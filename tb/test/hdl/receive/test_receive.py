@@ -40,7 +40,7 @@ TRANSLATE_CYCLES, WINDOW_CYCLES = 9, 8
 UNKNOWN_QP, ERR_QP = 7, 8
 PAGE = 4096
 INTERVAL_NS, FIRST_NS = 1_500, 1 << 16    # of reports of marks; time at the start
-PHYSICAL = 1 << 40      # the stand-in translates a page to itself plus this, in reverse order
+PAGES, SCATTER = 1 << 52, 0x9_E377_9B97_F4A7     # the stand-in scatters pages over all physical addresses
 REFUSAL = {Verdict.STALE: Reason.STALE_PSN, Verdict.DUPLICATE: Reason.DUPLICATE, Verdict.FAR: Reason.FAR_PSN}
 
 
@@ -73,7 +73,8 @@ def translated(key, va, length, qpn):
         return reasons[key], []
     head = min(length, PAGE - va % PAGE)
     pieces = [(va, head), (va + head, length - head)]
-    return Reason.OK, [((PHYSICAL - address // PAGE * PAGE) + address % PAGE, size) for address, size in pieces if size]
+    return Reason.OK, [(address // PAGE * SCATTER % PAGES * PAGE + address % PAGE, size)
+                       for address, size in pieces if size]
 
 
 def judgement(rng, request):

@@ -57,8 +57,8 @@ def memory(address, length):
 
 
 def physical(key, va):
-    """Return the physical address of a virtual one: pages are scattered."""
-    page = (va // PAGE_4K * 0x1_0001 ^ key * 0x7_1357) & 0xFFFF_FFFF
+    """Return the physical address of a virtual one: pages are scattered over all physical addresses."""
+    page = (va // PAGE_4K * 0x1_0001_0001 ^ key * 0x9_E377_9B97_F4A7) & (1 << 52) - 1
     return page * PAGE_4K + va % PAGE_4K
 
 
