@@ -53,6 +53,13 @@ class LocalDaemon(Daemon):
             self.turn()
 
 
+class LocalSimulatedDaemon(SimulatedDaemon):
+    """Daemon in simulated time: an answer takes simulated time, which passes in a turn."""
+
+    def answer(self):
+        self.turn()
+
+
 BACKENDS = {"functional": FunctionalBackend, "direct": PolledBackend}     # by the name in a command
 POLLED = {"functional": EagerBackend, "direct": PolledBackend}            # of programs in the process of the daemon
 
@@ -64,7 +71,9 @@ def local_daemon(hosts=("a", "b"), *, preset="test", most=None, simulated=False,
     ``simulated`` selects simulated time, and ``backend_type`` another back end than functional cards.
     """
     with tempfile.TemporaryDirectory(prefix="weft-local-") as folder:
-        of_functional, daemon_type = (LoopBackend, SimulatedDaemon) if simulated else (FunctionalBackend, LocalDaemon)
+        of_functional, daemon_type = FunctionalBackend, LocalDaemon
+        if simulated:
+            of_functional, daemon_type = LoopBackend, LocalSimulatedDaemon
         printed, backend = [], (backend_type or of_functional)(list(hosts), preset=preset, **options)
         daemon = daemon_type(backend, folder, report=printed.append, most=most)
         try:
