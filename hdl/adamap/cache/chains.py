@@ -62,6 +62,10 @@ class EntryState(wiring.Component):
         This one follows the ``promoted`` one.
     reserve_en, free : In
         This one is reserved.
+    ends : In
+        This one is the last of the list that was selected.
+    at_end : Out(width)
+        The same a cycle later, unless it left.
     valid, head, linked, reserved : Out(width)
         It holds a node; the first one of a list; one with a cached successor (valid for nodes only); it is reserved for
         one.
@@ -73,10 +77,10 @@ class EntryState(wiring.Component):
         self.width = width
         super().__init__({
             **dict.fromkeys(("heads", "after_head", "ripe", "after_ripe", "flushed", "released", "before", "filled",
-                             "last", "seconds", "free"), In(width)),
+                             "last", "seconds", "free", "ends"), In(width)),
             **dict.fromkeys(("head_en", "head_last", "ripe_en", "ripe_last", "flush_en", "release_en", "fill_en",
                              "begins", "behind_head", "reserve_en"), In(1)),
-            **dict.fromkeys(("valid", "head", "linked", "reserved", "second", "promoted"), Out(width)),
+            **dict.fromkeys(("valid", "head", "linked", "reserved", "second", "promoted", "at_end"), Out(width)),
         })
 
     def elaborate(self, platform):
@@ -95,7 +99,7 @@ class EntryState(wiring.Component):
             self.head.eq(of(begins, comes) | ~comes & stays & (self.head | became)),
             self.second.eq(of(~begins & self.behind_head, comes)
                            | ~comes & stays & ~became & (self.second | self.seconds)),
-            self.promoted.eq(became),
+            self.promoted.eq(became), self.at_end.eq(self.ends & stays),
             self.reserved.eq((self.reserved | of(self.reserve_en, self.free)) & ~goes & ~comes),
         ]
         return m
@@ -199,10 +203,12 @@ class CacheChains(wiring.Component):
         self._memories(m, tags)
         record = self._records(m, n)
         heads = self._look_up(m, tags, entry_state, record)
-        last, at_last = self._end(m, tags.listed, valid, linked, record)
-        goes_on, behind_head = _any(m, "goes_on", at_last, valid), _any(m, "behind_head", at_last, head)
-        successor, predecessor = self._links(m, n, last, goes_on)
-        ripe, after_ripe = self._ripe(m, tags, entry_state, successor, at_last)
+        last, at_last = self._end(m, tags.listed, entry_state, record), entry_state.at_end
+        m.submodules.goes_on = goes_on = AnyBit(n)
+        m.d.comb += goes_on.i.eq(at_last)
+        behind_head = _any(m, "behind_head", at_last, head)
+        successor, predecessor = self._links(m, n, last, goes_on.o)
+        ripe, after_ripe = self._ripe(m, tags, entry_state, successor)
 
         # The predecessor of a released node; the peek index is stable a cycle before the release.
         before = Signal(data.StructLayout({"there": 1, "of": len(last), "index": len(last)}), name="before_peeked")
@@ -218,7 +224,7 @@ class CacheChains(wiring.Component):
             entry_state.release_en.eq(fill.release_en), entry_state.released.eq(one_hot(1, fill.release_index, n)),
             entry_state.before.eq(one_hot(before.there & (fill.release_index == before.of), before.index, n)),
             entry_state.fill_en.eq(fill.fill_en), entry_state.filled.eq(one_hot(1, fill.fill_index, n)),
-            entry_state.begins.eq(~goes_on), entry_state.behind_head.eq(behind_head),
+            entry_state.begins.eq(~goes_on.o), entry_state.behind_head.eq(behind_head),
             entry_state.head_last.eq(_bit(m, "head_ends", tags.own, head, at_last)),
             entry_state.ripe_last.eq(match.ripe_index == last), entry_state.last.eq(at_last),
             entry_state.reserve_en.eq(fill.reserve_en), entry_state.free.eq(one_hot(1, fill.free_index, n) & free),
@@ -292,39 +298,38 @@ class CacheChains(wiring.Component):
                                                     successor(index), n))]
         m.d.sync += index.eq(Mux(match.retire_head, second.index, after_ripe))
 
-    def _ripe(self, m, tags, entry_state, successor, at_end):
+    def _ripe(self, m, tags, entry_state, successor):
         """Pick a head that is done; return it, one-hot, and its successor. If that changes, it is picked again."""
         match, fill, n, heads = self.match, self.fill, self.params.cache_entries, entry_state.head
         index = Signal(index_width(self.params), name="picked_index")
         after = Signal(data.StructLayout({"there": 1, "index": index_width(self.params)}), name="behind_ripe")
-        ripe, changes = Signal(n), Signal()
+        ripe, changes = Signal(n), Signal(n)
         picked, shown = Signal(n, name="ripe_picked"), Signal(n, name="ripe_shown")
-        last = _any(m, "ripe_last", picked, at_end)
         m.d.comb += [
             ripe.eq(heads & tags.done), match.ripening.eq(_any(m, "ripening", heads, tags.done)),
-            changes.eq(match.flush_en | fill.release_en | (fill.fill_en & last)),
+            changes.eq((match.flush_en | fill.release_en).replicate(n)
+                       | (entry_state.at_end & fill.fill_en.replicate(n))),
             match.ripe.eq(_any(m, "still", shown, heads)),      # it may have left in the cycle before
         ]
         m.d.sync += [picked.eq(lowest_one_hot(m, ripe, "ripest") & ~match.flush_en.replicate(n)),
                      index.eq(priority_encode(ripe)),
-                     shown.eq(picked & heads & ~changes.replicate(n)), match.ripe_index.eq(index),
+                     shown.eq(picked & heads & ~changes), match.ripe_index.eq(index),
                      after.there.eq(_any(m, "ripe_linked", picked, entry_state.linked)),
                      after.index.eq(successor(index))]
         return shown, after
 
-    def _end(self, m, of_qp, valid, linked, record):
-        """Return the entry at the end of the list selected in the cycle before, and the same one-hot, or 0."""
-        fill, n = self.fill, self.params.cache_entries
-        listed, ends = Signal(n, name="listed"), Signal(n, name="ends")
-        at_end = Signal(n, name="at_end")
+    def _end(self, m, of_qp, entry_state, record):
+        """Return the entry that was at the end of the list selected in the cycle before."""
+        fill, n, valid = self.fill, self.params.cache_entries, entry_state.valid
+        listed, ends = Signal(n, name="listed"), entry_state.ends
         end, ended = Signal(index_width(self.params), name="end"), Signal(name="ended")
-        m.d.comb += ends.eq(listed & valid & ~linked)
+        m.d.comb += ends.eq(listed & valid & ~entry_state.linked)
         _count(m, fill.cached, listed)
-        m.d.sync += [listed.eq(valid & of_qp), fill.none.eq(~listed.any()),
-                     end.eq(encode_one_hot(ends)), at_end.eq(ends), ended.eq(ends.any())]
+        m.d.sync += [listed.eq(valid & of_qp), fill.none.eq(~listed.any()), end.eq(encode_one_hot(ends)),
+                     ended.eq(ends.any())]
         last = record(end)
         m.d.comb += fill.follows.eq(~ended | sum_equals(last.rsn, last.count, fill.fill_node.rsn))
-        return end, at_end
+        return end
 
     def _links(self, m, n, last, goes_on):
         """Build the link memories; return a function for an entry's successor, and the predecessor of the peeked entry.

@@ -4,7 +4,7 @@ from amaranth.hdl import Array, Cat, Mux, Signal
 from amaranth.lib import data
 
 from weft.hdl.adamap.cache.cached import cached_record, cached_tag
-from weft.hdl.adamap.cache.chains import CacheChains
+from weft.hdl.adamap.cache.chains import CacheChains, EntryState
 from weft.hdl.adamap.cache.head_cache import HeadCache, TagArray, TagComparator
 from weft.hdl.contract.params import preset
 from weft.tb.verify.proof.faulty import faulty
@@ -196,12 +196,12 @@ class HeadCacheSpec(Spec):
         """Return the invariant of the entries of the list, one cycle later, and of its end, two cycles later."""
         listed = self.inside("dut.chains.listed", len(copies))
         last, there = self.inside("dut.chains.end", range(len(copies))), self.inside("dut.chains.ended", 1)
-        at_end, tail = self.inside("dut.chains.at_end", len(copies)), copies[last]
+        at_end, tail = self.inside("dut.chains.entry_state.at_end", len(copies)), copies[last]
         of_list = [c.valid & (c.qpn == selected_list) for c in copies]
         linked = self.inside("dut.chains.entry_state.linked", len(copies))
         return [
             *((known == 0) | ~c.valid | (listed[k] == of_list[k]) for k, c in enumerate(copies)),
-            (known != KNOWN) | Cat(at_end[k] == there & (last == k) for k in range(len(copies))).all(),
+            (known != KNOWN) | Cat(at_end[k] == (c.valid & there & (last == k)) for k, c in enumerate(copies)).all(),
             (known != KNOWN) | Mux(there & tail.valid, (tail.qpn == selected_list) & ~Array(linked)[last],
                                    ~Cat(of_list).any()),
         ]
@@ -211,24 +211,27 @@ SPECS = [HeadCacheSpec]
 FAULTY = faulty(HeadCacheSpec, [
     ("the entries hold the written nodes, those of a list in a chain",
      "one_hot(after_ripe.there, after_ripe.index, n)", "0", CacheChains),
-    ("the entries hold the written nodes, those of a list in a chain", "(fill.fill_en & last)", "0", CacheChains),
+    ("the entries hold the written nodes, those of a list in a chain",
+     "(entry_state.at_end & fill.fill_en.replicate(n))", "0", CacheChains),
     ("the entries hold the written nodes, those of a list in a chain",
      "before.there & (fill.release_index == before.of)", "before.there", CacheChains),
     ("a lookup is recorded", "written_match.eq(Mux(self.look_en, coming[0][which], staying[which]))",
      "written_match.eq(staying[which])", TagArray),
     ("a lookup is recorded", "written_match.eq(Mux(self.look_en, coming[0][which], staying[which]))",
      "written_match.eq(coming[0][which])", TagArray),
-    ("the end of the selected list is known", "listed & valid & ~linked", "listed & valid", CacheChains),
+    ("the end of the selected list is known", "listed & valid & ~entry_state.linked", "listed & valid",
+     CacheChains),
     ("no two entries hold the same RSN of a list", "~ended | sum_equals(last.rsn, last.count, fill.fill_node.rsn)",
      "~ended | ~sum_equals(last.rsn, last.count, fill.fill_node.rsn)", CacheChains),
     ("a lookup finds the entry that holds the RSN, and no other",
      "(slot[:bits] < self.count)", "(slot[:bits] <= self.count)", TagComparator),
     ("a list has a head if it has nodes",
-     "entry_state.begins.eq(~goes_on)", "entry_state.begins.eq(0)", CacheChains),
+     "entry_state.begins.eq(~goes_on.o)", "entry_state.begins.eq(0)", CacheChains),
     ("a list has a head if it has nodes",
      "entry_state.after_head.eq(own & entry_state.second)", "entry_state.after_head.eq(0)", CacheChains),
+    ("a list has a head if it has nodes", "self.at_end.eq(self.ends & stays)", "self.at_end.eq(self.ends)", EntryState),
     ("the head is the first node of its list",
-     "entry_state.begins.eq(~goes_on)", "entry_state.begins.eq(1)", CacheChains),
+     "entry_state.begins.eq(~goes_on.o)", "entry_state.begins.eq(1)", CacheChains),
     ("the node after the head is recognized",
      "(\"next_one\", inside, entry_state.second,", "(\"next_one\", inside, entry_state.head,", CacheChains),
     ("the entries hold the written nodes, those of a list in a chain",
