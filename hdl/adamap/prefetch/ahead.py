@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from ...contract.abi import LINK_DOORBELL
 from ...contract.params import CardParams
+from ...part.select import LateMux
 from ...table.kinds import QP_STATES
 from ..cache.cached import null_block, stray
 from ..window.cum import DoorbellCheck
@@ -151,7 +152,8 @@ class AheadTable(wiring.Component):
 
         # One of the two operations before may be of the same QP: its count is bypassed, not read, as is the 0 of a new
         # incarnation. The select is late: so both counts are added to.
-        last, kept = Signal(bits, name="last"), Signal(bits, name="kept")
+        last, kept = Signal(bits, name="last"), LateMux(bits)
+        m.submodules.kept = kept
         again, passed = Signal(name="again"), Signal(name="passed")
         late, late_addr = Signal(name="late"), Signal.like(write.addr, name="late_addr")
 
@@ -162,18 +164,21 @@ class AheadTable(wiring.Component):
         m.d.comb += again.eq(is_at(write.en, write.addr))
         m.d.sync += [
             passed.eq(self.create_done | again | is_at(late, late_addr)),
-            kept.eq(Mux(self.create_done, 0, Mux(again, write.data, last))),
             last.eq(write.data), late.eq(write.en), late_addr.eq(write.addr),
+        ]
+        m.d.comb += [
+            kept.late_en.eq(write.en & ~self.create_done & is_at(1, write.addr)), kept.late.eq(write.data),
+            kept.early_en.eq(1), kept.early.eq(Mux(self.create_done, 0, last)),
         ]
 
         # An overflow carries through `requested`.
         low = slice(NODES_BITS)
-        of_kept, of_read = Cat(kept, requested) + added, count + added
+        of_kept, of_read = Cat(kept.o, requested) + added, count + added
         over = (Cat(count[low], near, requested) + added[low])[-1]
         m.d.comb += [
             write.data.eq(Mux(passed, of_kept[:bits] | of_kept[-1].replicate(bits), Cat(
                 of_read[low] | over.replicate(NODES_BITS),
                 of_read[NODES_BITS:bits] | (near & requested).replicate(bits - NODES_BITS)))),
-            place.en.eq(acts | (self.took & ~Mux(passed, kept.any(), some))),
+            place.en.eq(acts | (self.took & ~Mux(passed, kept.o.any(), some))),
         ]
         return m

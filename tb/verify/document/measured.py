@@ -107,7 +107,8 @@ FIGURES = (
            "PSNs, forged control frames, noise"),
     Figure("cycles of two cards under random faults, and failures among them",
            "{soak_cycles:,.0f}; {soak_failures:.0f}", "random runs: loss, misbehaving hosts, resets, removals, unknown "
-           "peers, wraps, churn; presets `test` and `basic`; wrong bytes, completions, leaks or stalls count"),
+           "peers, wraps, churn, a network with full queues and cuts; presets `test` and `basic`; wrong bytes, "
+           "completions, leaks or stalls count"),
     Figure("mutants of the RTL that the tests detect", "{mutants_killed_fraction:.1%}",
            "drawn by rule and seed, each against the tests of its subsystem; equivalent mutants are not counted"),
 )
