@@ -64,7 +64,9 @@ class PieceBeats(wiring.Component):
         span, before, more, alone = Signal(13), Signal(13), Signal(beats), Signal()
         m.d.comb += [
             waiting.i.valid.eq(self.i.valid), self.i.ready.eq(waiting.i.ready), waiting.o.ready.eq(take),
-            span.eq(piece.length + head), before.eq(piece.length + head - 1), more.eq(before[6:]),
+            span.eq(piece.length + head), more.eq(before[6:]),
+            # `head - 1` has no carry: a sum of three numbers would be two carry chains.
+            before.eq(piece.length + Cat(~head[0], head[0] == head[1], (head == 0).replicate(len(before) - 2))),
             # `more == 0`, without a carry: a beat minus four bytes plus a remainder, or a whole beat.
             alone.eq(Mux(piece.length[6:].any(), (piece.length == BEAT_BYTES) & (head == 0),
                          ~(piece.length[2:6].all() & (piece.length[:2] + head > 4)))),

@@ -42,7 +42,8 @@ class TagLimiter(wiring.Component):
         tag = Signal(range(FEW))
         outstanding = Signal(TAG_BITS + 1)
         open_, all_used, sent, ended, rested = Signal(), Signal(), Signal(), Signal(), Signal()
-        sent_q = Signal()       # the transfer of a request is late; its completion is not in the next cycle
+        # Transfers and ends are known late in a cycle: both are counted in the next one.
+        sent_q, ended_q = Signal(), Signal()
         back = self.i_completion.p
         m.d.comb += [
             rested.eq((outstanding == 0) & ~sent_q),
@@ -63,7 +64,7 @@ class TagLimiter(wiring.Component):
         ]
         with m.If(few):
             m.d.comb += [self.o_read.p.tag.eq(tag), self.o_completion.p.tag.eq(inner_read.data)]
-        m.d.sync += [sent_q.eq(sent), outstanding.eq(outstanding + sent_q - ended)]
+        m.d.sync += [sent_q.eq(sent), ended_q.eq(ended), outstanding.eq(outstanding + sent_q - ended_q)]
         with m.If(sent & few & ~all_used):
             m.d.sync += fresh.eq(fresh + 1)
         with m.If(rested & ~sent):

@@ -78,16 +78,19 @@ def byte_enables(m, address, length):
         Combinational. ``last_be`` is 0 when there is a single double word.
     """
     dwords, first_be, last_be = Signal(11), Signal(4), Signal(4)
-    head = address[:2]
-    end = Signal(2)
+    head, low, rest = address[:2], length[:2], length[2:]
+    some, over, single, end = Signal(), Signal(), Signal(), Signal(2)
     first_mask, last_mask = Signal(4), Signal(4)
+    # `length + head + 3` would be two carry chains, and `dwords == 1` logic behind them.
     m.d.comb += [
-        dwords.eq((length + head + 3) >> 2),
+        some.eq((head | low).any()), over.eq(head[1] & low[1] & (head[0] | low[0])),
+        dwords.eq(rest + Cat(some & ~over, over)),
+        single.eq(Mux(some, (rest == 0) & ~over, rest == 1)),
         end.eq(length + head),
         first_mask.eq(Const(0xF, 4) << head),
         last_mask.eq(Const(0xF, 4) >> (-end)[:2]),
-        first_be.eq(Mux(dwords == 1, first_mask & last_mask, first_mask)),
-        last_be.eq(Mux(dwords == 1, 0, last_mask)),
+        first_be.eq(Mux(single, first_mask & last_mask, first_mask)),
+        last_be.eq(Mux(single, 0, last_mask)),
     ]
     return dwords, first_be, last_be
 
