@@ -87,7 +87,7 @@ class BulkReader(wiring.Component):
         m.d.comb += self.busy.eq((groups != 0) | opened)
 
         # Requests: allocate the next slot of the ring.
-        tail, head, slot = Signal(range(tags)), Signal(range(tags)), Signal(range(tags))
+        tail, slot = Signal(range(tags)), Signal(range(tags))
         used = Signal(range(tags + 1))
         taken, released = Signal(), Signal()
         piece = pieces.o.p
@@ -111,6 +111,8 @@ class BulkReader(wiring.Component):
 
         # Read-out: walk the slots in ring order, one row per cycle. `step` is late, as the aligner may stall.
         at = Signal(tags, init=1)           # one-hot: `head`
+        head, following = Signal(range(tags)), Signal(range(tags), init=1)
+        complete = Signal()                 # the slot at `head` has all data
         active, load, step, final = Signal(), Signal(), Signal(), Signal()
         row, low = Signal(row_width), Signal(6)
         span = Signal(self._slot_log2 + 1)   # bytes left, counted from the start of the row; a slot is aligned
@@ -123,7 +125,7 @@ class BulkReader(wiring.Component):
         m.d.comb += [
             moves.eq(~read_valid | gather.i.ready), step.eq(active & moves),
             final.eq(~greater_than(span, BEAT_BYTES)),
-            load.eq((~active | (moves & final)) & records.o.valid & (done & at).any()),
+            load.eq((~active | (moves & final)) & records.o.valid & complete),
             records.o.ready.eq(load),
             released.eq(step & final),
             slots.read_en.eq(step), slots.read_slot.eq(slot), slots.read_row.eq(row),
@@ -149,12 +151,16 @@ class BulkReader(wiring.Component):
                 m.d.sync += active.eq(0)
         with m.If(load):
             m.d.sync += [
-                active.eq(1), slot.eq(head), head.eq(Mux(head == tags - 1, 0, head + 1)),
-                at.eq(at.rotate_left(1)),
+                active.eq(1), slot.eq(head), head.eq(following),
+                following.eq(Mux(following == tags - 1, 0, following + 1)), at.eq(at.rotate_left(1)),
                 row.eq(record.row), low.eq(record.offset), span.eq(record.offset + record.length),
                 last.eq(record.last), error.eq((failed & at).any()),
             ]
-        loaded = at & load.replicate(tags)
-        m.d.sync += [done.eq((done & ~loaded) | one_hot(slots.filled & slots.done, slots.slot, tags)),
-                     failed.eq((failed & ~loaded) | one_hot(slots.filled & slots.error, slots.slot, tags))]
+        loaded, ends = at & load.replicate(tags), slots.filled & slots.done
+        m.d.sync += [
+            complete.eq(Mux(load, (done & at.rotate_left(1)).any() | (ends & (slots.slot == following)),
+                            (done & at).any() | (ends & (slots.slot == head)))),
+            done.eq((done & ~loaded) | one_hot(ends, slots.slot, tags)),
+            failed.eq((failed & ~loaded) | one_hot(slots.filled & slots.error, slots.slot, tags)),
+        ]
         return m
