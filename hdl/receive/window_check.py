@@ -74,7 +74,7 @@ class WindowCheck(wiring.Component):
     the match queue. If :class:`~weft.hdl.receive.drop_reports.DropReports` permits, also ERROR for a dropped packet
     whose access was rejected (BAD_KEY to LENGTH_MISMATCH), and PROBE for a QP in ERR, without the state of its window;
     if :class:`~weft.hdl.receive.marks.Marks` permits, MARKED for an accepted packet with the mark CE and without
-    PROGRESS and UNMATCHED. The packets of both kinds take a cycle more, in a report or not.
+    PROGRESS and UNMATCHED. The decision takes a cycle more for a dropped packet and two for a marked one.
 
     The QP is checked once more at the end: payload of a QP that does not receive any more is discarded, although
     the window accepted its packet. That costs no cycle, as the table responds when the placement is offered.
@@ -226,13 +226,12 @@ class WindowCheck(wiring.Component):
 
         first, second = Signal(), Signal()      # reports to send
         report_pending = Signal()                       # the gate decides whether the first one is sent
-        mark_pending = Signal()                         # `marks` decides whether a second one is sent
         marked = Signal(16)
         first_kind, second_kind = Signal(ReportKind), Signal(ReportKind)
         event, judged, last = Signal(_Waiting), Signal(WindowVerdict), Signal(8)
         sent = self.o_report.valid & self.o_report.ready
         m.d.comb += [
-            free.eq((~self.o.valid | self.o.ready) & ~report_pending & ~mark_pending & ~(first & second)
+            free.eq((~self.o.valid | self.o.ready) & ~report_pending & ~marks.busy & ~(first & second)
                     & (~(first | second) | self.o_report.ready)),
             self.o_report.valid.eq(first | second),
         ]
@@ -242,7 +241,7 @@ class WindowCheck(wiring.Component):
         m.d.comb += [gate.dropped.eq(take & (error | packet.in_error)), gate.index.eq(header.dest_qp)]
         m.d.comb += [marks.index.eq(header.dest_qp), marks.marked.eq(placed & header.ce),
                      marks.alone.eq(~(response.p.progress | unmatched))]
-        m.d.sync += [report_pending.eq(gate.dropped), mark_pending.eq(marks.marked)]
+        m.d.sync += report_pending.eq(gate.dropped)
         with m.If(take):
             m.d.sync += [
                 first.eq(message_end | probe),
