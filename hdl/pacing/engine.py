@@ -91,10 +91,9 @@ class Engine(wiring.Component):
         shapes = {
             "state": state_shape, "old": TIMES, "retransmits": 1, "flushes": 1, "rejected": 1,
             "had": 1, "touches": 1, "fresh": 1,
-            # Of a packet: its descriptor, the next one, whether all of it fits, bytes to the next boundary, of payload,
-            # on the line, whether it must wait for the limit.
-            "work": POOLED, "link": range(params.pace_descriptors), "fits": 1, "space": LENGTH_WIDTH,
-            "length": LENGTH_WIDTH, "bytes": BYTES_BITS, "blocked": 1,
+            # Of a packet: its descriptor, whether all of it fits, bytes to the next boundary, of payload, on the line,
+            # whether it must wait for the limit.
+            "work": POOLED, "fits": 1, "space": LENGTH_WIDTH, "length": LENGTH_WIDTH, "bytes": BYTES_BITS, "blocked": 1,
             # Of the QP: its next time, by an addition, and whether that is long ago, irrelevant, or not changed.
             "base": TIMES.members["next"], "products": data.ArrayLayout(BYTES_BITS + HALF, 2),
             "at": TIMES.members["next"], "known": 1, "at_once": 1, "keep": 1,
@@ -251,7 +250,7 @@ class Engine(wiring.Component):
         with m.State("LOAD"):  # the descriptor is there
             floor, above = Signal(TIME_BITS), Signal(TIME_BITS)
             m.d.comb += [floor.eq(self.now - BURST_NS), above.eq(r.old.next.ns - floor)]
-            m.d.sync += [r.work.eq(pool.descriptor), r.link.eq(pool.link), r.base.ns.eq(floor), r.base.fraction.eq(0)]
+            m.d.sync += [r.work.eq(pool.descriptor), r.base.ns.eq(floor), r.base.fraction.eq(0)]
             with m.If(r.old.known & ~above[-1]):
                 m.d.sync += r.base.eq(r.old.next)
             m.next = "CUT"
@@ -300,7 +299,7 @@ class Engine(wiring.Component):
         for name, on in which.items():
             list_ = r.state[name]
             with m.If(on & r.fits):
-                m.d.sync += [list_.head.eq(r.link), list_.some.eq(list_.head != list_.tail)]
+                m.d.sync += [list_.head.eq(pool.link), list_.some.eq(list_.head != list_.tail)]
 
     def _multiply(self, m):
         """Multiply the bytes of the packet by the gap: one product per half of the gap."""

@@ -1,6 +1,6 @@
 """Pool of descriptors, linked to lists."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -25,7 +25,7 @@ class Pool(wiring.Component):
 
     One operation of each kind per cycle, but only one of ``link_stb`` and ``release_stb``, one of ``put_stb``,
     ``read_en`` and ``release_stb``, and one of ``put_stb`` and ``update_stb``. After ``put_stb``, the next one may
-    come 2 cycles later, and so may ``release_stb``.
+    come 3 cycles later, and so may ``release_stb``.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class Pool(wiring.Component):
         Let an entry point to another one.
     read_en, read_index : In
     descriptor, link : Out
-        The entry, one cycle later, until the next read or ``put_stb``.
+        The entry, one cycle later, and its link, two cycles later, until the next read or ``put_stb``.
     release_stb, first, last : In
         Free a list of entries, linked from ``first`` to ``last``.
     """
@@ -69,25 +69,26 @@ class Pool(wiring.Component):
         link_write, link_read = links.write_port(), links.read_port()
         fresh = Signal(width + 1)           # entries used since the reset: the others are free and not in the list
         some, head, tail = Signal(), Signal(width), Signal(width)       # list of free entries
-        pops, popped = Signal(), Signal()
+        pops, popped = Signal(), Signal(2)
         m.d.comb += [
             self.full.eq(fresh[-1] & ~some), self.free.eq(Mux(fresh[-1], head, fresh)),
             pops.eq(self.put_stb & fresh[-1]),
             write.en.eq(self.put_stb | self.update_stb), write.addr.eq(Mux(self.put_stb, self.free, self.update_index)),
             write.data.eq(Mux(self.put_stb, self.put.as_value(), self.update.as_value())),
             read.en.eq(self.read_en), read.addr.eq(self.read_index), self.descriptor.eq(read.data),
-            link_read.en.eq(self.read_en | self.put_stb), link_read.addr.eq(Mux(self.put_stb, head, self.read_index)),
             self.link.eq(link_read.data),
             link_write.en.eq(self.link_stb | self.release_stb),
             link_write.addr.eq(Mux(self.release_stb, self.last, self.link_index)),
             link_write.data.eq(Mux(self.release_stb, head, self.link_to)),
         ]
-        m.d.sync += popped.eq(pops)
+        # The address of a link is registered: distributed memory of many entries is slow.
+        m.d.sync += [link_read.en.eq(self.read_en | self.put_stb),
+                     link_read.addr.eq(Mux(self.put_stb, head, self.read_index)), popped.eq(Cat(pops, popped[0]))]
         with m.If(self.put_stb & ~fresh[-1]):
             m.d.sync += fresh.eq(fresh + 1)
         with m.If(pops):
             m.d.sync += some.eq(head != tail)
-        with m.If(popped):
+        with m.If(popped[1]):
             m.d.sync += head.eq(link_read.data)
         with m.If(self.release_stb):
             m.d.sync += [head.eq(self.first), some.eq(1)]

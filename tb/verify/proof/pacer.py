@@ -221,7 +221,7 @@ FAULTY = [
         ("the followed descriptor leaves in its turn", "packet.ends.eq(r.fits)", "packet.ends.eq(1)"),
     ]),
     *faulty(EngineOrderSpec, [
-        ("the followed descriptor leaves in its turn", "list_.head.eq(r.link)", "list_.head.eq(list_.head)"),
+        ("the followed descriptor leaves in its turn", "list_.head.eq(pool.link)", "list_.head.eq(list_.head)"),
     ]),
     *faulty((EngineSpec, EngineOrderSpec), [
         ("a pool with space accepts", "self.full.eq(fresh[-1] & ~some)", "self.full.eq(fresh[0])", Pool),
