@@ -53,7 +53,7 @@ class Engine(wiring.Component):
     all_stb : In(1)
         QPs are missing on ``i_touch``: every QP that waits for a limit is touched once.
     setting_en, setting_qpn, setting : Out(1), Out(params.qpn_width), In(SETTING)
-        Read of rate and limit: one cycle later, until the next read.
+        Read of rate and limit: two cycles later, until the next read.
     now : In(27)
         Nanoseconds.
     clear, clear_qpn : Out
@@ -91,9 +91,10 @@ class Engine(wiring.Component):
         shapes = {
             "state": state_shape, "old": TIMES, "retransmits": 1, "flushes": 1, "rejected": 1,
             "had": 1, "touches": 1, "fresh": 1,
-            # Of a packet: its descriptor, whether all of it fits, bytes to the next boundary, of payload, on the line,
-            # whether it must wait for the limit.
-            "work": POOLED, "fits": 1, "space": LENGTH_WIDTH, "length": LENGTH_WIDTH, "bytes": BYTES_BITS, "blocked": 1,
+            # Of a packet: its descriptor, whether that is longer than any packet, bytes to the next boundary, whether
+            # all of it fits, bytes of payload, on the line, whether it must wait for the limit.
+            "work": POOLED, "long": 1, "space": LENGTH_WIDTH, "fits": 1, "length": LENGTH_WIDTH, "bytes": BYTES_BITS,
+            "blocked": 1,
             # Of the QP: its next time, by an addition, and whether that is long ago, irrelevant, or not changed.
             "base": TIMES.members["next"], "products": data.ArrayLayout(BYTES_BITS + HALF, 2),
             "at": TIMES.members["next"], "known": 1, "at_once": 1, "keep": 1,
@@ -146,13 +147,15 @@ class Engine(wiring.Component):
         r, scan, wheel = self._r, self._scan, self._wheel
         self._c = SimpleNamespace(
             turn=Signal(range(3), name="turn"), wins=Signal(3, name="wins"), flushes=Signal(name="flushes"),
-            ask=Signal(name="ask"), begins=Signal(name="begins"), chosen=Signal.like(r.qpn, name="chosen"))
+            ask=Signal(name="ask"), begins=Signal(name="begins"), chosen=Signal.like(r.qpn, name="chosen"),
+            touch=Signal.like(r.qpn, name="touch"))
         turn, wins, flushes, chosen = self._c.turn, self._c.wins, self._c.flushes, self._c.chosen
         asks, width = Signal(3), len(r.qpn)
         m.d.comb += [
             asks[ARRIVAL].eq(self.i_retransmit.valid | self.i_send.valid),
             asks[VISIT].eq(wheel.o.valid & ~self.o.valid),
             asks[TOUCH].eq(self.i_touch.valid | scan.o.valid),
+            self._c.touch.eq(Mux(self.i_touch.valid, self.i_touch.payload, scan.o.payload)),
             flushes.eq(self.i_flush.valid | self.i_rejected.valid),
             self._c.ask.eq(flushes | asks.any()),
             self._state.en.eq(self._c.begins | scan.en), self._state.addr.eq(Mux(scan.blocked, chosen, scan.qpn)),
@@ -175,14 +178,16 @@ class Engine(wiring.Component):
         with m.Elif(wins[VISIT]):
             m.d.comb += chosen.eq(wheel.o.payload)
         with m.Else():
-            m.d.comb += chosen.eq(Mux(self.i_touch.valid, self.i_touch.payload, scan.o.payload))
+            m.d.comb += chosen.eq(self._c.touch)
 
     def _begin(self, m):
         """Build the state that waits for an event and reads the QP's state."""
         r, scan, wheel = self._r, self._scan, self._wheel
         turn, wins, flushes = self._c.turn, self._c.wins, self._c.flushes
         with m.State("IDLE"):  # waits for an event
-            m.d.comb += [self._c.begins.eq(self._c.ask), scan.blocked.eq(self._c.ask)]
+            # A QP that is touched needs its setting a cycle earlier than one that is due.
+            m.d.comb += [self._c.begins.eq(self._c.ask), scan.blocked.eq(self._c.ask),
+                         self.setting_en.eq(1), self.setting_qpn.eq(self._c.touch)]
             m.d.sync += [r.qpn.eq(self._c.chosen), r.touches.eq(0), r.keep.eq(1), r.at_once.eq(1)]
             with m.If(flushes):
                 m.d.sync += [r.flushes.eq(1), r.rejected.eq(~self.i_flush.valid)]
@@ -248,22 +253,21 @@ class Engine(wiring.Component):
             with m.Elif(sends(state)):
                 m.next = "LOAD"
         with m.State("LOAD"):  # the descriptor is there
-            floor, above = Signal(TIME_BITS), Signal(TIME_BITS)
-            m.d.comb += [floor.eq(self.now - BURST_NS), above.eq(r.old.next.ns - floor)]
-            m.d.sync += [r.work.eq(pool.descriptor), r.base.ns.eq(floor), r.base.fraction.eq(0)]
+            floor, above, gap = Signal(TIME_BITS), Signal(TIME_BITS), Signal(LENGTH_WIDTH - 1)
+            work, masks = pool.descriptor, Array(wire.PMTUS.get(code, 1) - 1 for code in range(8))
+            m.d.comb += [floor.eq(self.now - BURST_NS), above.eq(r.old.next.ns - floor),
+                         gap.eq(~work.remote_va[:len(gap)] & masks[work.pmtu])]
+            m.d.sync += [r.work.eq(work), r.long.eq(work.length[LENGTH_WIDTH:].any()), r.space.eq(gap + 1),
+                         r.base.ns.eq(floor), r.base.fraction.eq(0)]
             with m.If(r.old.known & ~above[-1]):
                 m.d.sync += r.base.eq(r.old.next)
             m.next = "CUT"
         with m.State("CUT"):  # the packet ends where the remote address is a multiple of the PMTU
-            sizes = Array(wire.PMTUS.get(code, 0) for code in range(8))
-            gap, first, fits = Signal(LENGTH_WIDTH - 1), Signal(LENGTH_WIDTH), Signal()
-            m.d.comb += [gap.eq(~r.work.remote_va[:len(gap)] & (sizes[r.work.pmtu] - 1)), first.eq(gap + 1),
-                         fits.eq(r.work.length <= first)]
-            reached = Signal(32)
-            m.d.comb += reached.eq(r.work.psn - self.setting.limit)
+            fits, reached, length = Signal(), Signal(32), r.work.length[:LENGTH_WIDTH]
+            m.d.comb += [fits.eq(~r.long & (length <= r.space)), reached.eq(r.work.psn - self.setting.limit)]
             m.d.sync += [
-                r.space.eq(first), r.fits.eq(fits), r.length.eq(Mux(fits, r.work.length, first)),
-                r.bytes.eq(Mux(fits, r.work.length[:LENGTH_WIDTH] + OVERHEAD, first + OVERHEAD)),
+                r.fits.eq(fits), r.length.eq(Mux(fits, length, r.space)),
+                r.bytes.eq(Mux(fits, length + OVERHEAD, r.space + OVERHEAD)),
                 r.blocked.eq(self.setting.limited & ~r.retransmits & ~reached[-1]),
             ]
             m.next = "SEND"
@@ -311,7 +315,6 @@ class Engine(wiring.Component):
         r = self._r
         with m.State("WEIGH"):  # the QP's state is there
             self._load(m)
-            m.d.comb += self.setting_en.eq(1)
             m.d.sync += [r.state.blocked.eq(0), r.bytes.eq(self._times.data.bytes)]
             m.next = "SCALE"
         with m.State("SCALE"):  # time of its last packet at the new rate, from now on

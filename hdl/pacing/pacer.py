@@ -60,6 +60,9 @@ class Pacer(wiring.Component):
             wiring.connect(m, wiring.flipped(getattr(self, name)), getattr(engine, name))
         wiring.connect(m, engine.o, wiring.flipped(self.o))
         m.d.comb += [self.refused.eq(engine.refused), engine.now.eq(self.time_ns)]
+        # The engine's state after a reset is known late, and the tables are large: they are cleared a cycle later.
+        self._clear, self._clear_qpn = Signal(init=1, name="clear"), Signal.like(engine.clear_qpn, name="clear_qpn")
+        m.d.sync += [self._clear.eq(engine.clear), self._clear_qpn.eq(engine.clear_qpn)]
         self._set(m, engine)
         self._heal(m, engine)
         return m
@@ -68,13 +71,13 @@ class Pacer(wiring.Component):
         """Store rates and limits."""
         registers, depth = self.registers, self.params.qps
         rate, limit = Signal(RATE_DOORBELL), Signal(LIMIT_DOORBELL)
-        m.submodules.touched = touched = Fifo(self.params.qpn_width, LUT_RAM_DEPTH)
+        m.submodules.touched = touched = Fifo(self.params.qpn_width, LUT_RAM_DEPTH, output_registers=1)
         wiring.connect(m, touched.o, engine.i_touch)
         rang, limits, qpn = Signal(), Signal(), Signal(self.params.qpn_width)
         m.d.comb += [
             rate.eq(registers.rate_doorbell), limit.eq(registers.limit_doorbell),
             limits.eq(registers.limit_doorbell_stb), qpn.eq(Mux(limits, limit.qpn, rate.qpn)),
-            rang.eq(~engine.clear & (
+            rang.eq(~self._clear & (
                 (limits & ~limit.qpn[len(qpn):].any())
                 | (registers.rate_doorbell_stb & ~rate.qpn[len(qpn):].any()))),
             touched.i.valid.eq(rang), touched.i.payload.eq(qpn), engine.all_stb.eq(rang & ~touched.i.ready),
@@ -84,10 +87,11 @@ class Pacer(wiring.Component):
             width = len(value)
             m.submodules[f"{name}s"] = table = Memory(shape=width, depth=depth, init=[], attrs=distributed(depth))
             read, write = table.read_port(), table.write_port()
-            m.d.comb += [read.en.eq(engine.setting_en), read.addr.eq(engine.setting_qpn), write.addr.eq(qpn),
-                         write.data.eq(value), write.en.eq(rang & en)]
-            with m.If(engine.clear):
-                m.d.comb += [write.en.eq(1), write.addr.eq(engine.clear_qpn), write.data.eq(0)]
+            # Registered on all sides: distributed memory of many entries is slow.
+            m.d.sync += [read.en.eq(engine.setting_en), read.addr.eq(engine.setting_qpn),
+                         write.addr.eq(qpn), write.data.eq(value), write.en.eq(rang & en)]
+            with m.If(self._clear):
+                m.d.sync += [write.en.eq(1), write.addr.eq(self._clear_qpn), write.data.eq(0)]
             if name == "rate":
                 m.d.comb += Cat(engine.setting.gap, engine.setting.limited).eq(read.data)
             else:
@@ -95,7 +99,7 @@ class Pacer(wiring.Component):
 
     def _heal(self, m, engine):
         """Keep the QPs of which a packet was rejected, until the last packet that was on its way has left."""
-        m.submodules.rejected = rejected = Fifo(self.params.qpn_width, REJECTED)
+        m.submodules.rejected = rejected = Fifo(self.params.qpn_width, REJECTED, output_registers=1)
         m.submodules.hurt_qps = hurt_qps = Memory(shape=1, depth=self.params.qps, init=[])
         read, write = hurt_qps.read_port(domain="comb"), hurt_qps.write_port()
         wiring.connect(m, rejected.o, engine.i_rejected)
@@ -106,5 +110,5 @@ class Pacer(wiring.Component):
             rejected.i.valid.eq(change.valid & ~change.p.heals), rejected.i.payload.eq(change.p.qpn),
             write.addr.eq(change.p.qpn), write.data.eq(~change.p.heals), write.en.eq(change.valid & change.ready),
         ]
-        with m.If(engine.clear):
-            m.d.comb += [write.addr.eq(engine.clear_qpn), write.data.eq(0), write.en.eq(1)]
+        with m.If(self._clear):
+            m.d.comb += [write.addr.eq(self._clear_qpn), write.data.eq(0), write.en.eq(1)]

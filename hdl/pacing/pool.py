@@ -77,13 +77,15 @@ class Pool(wiring.Component):
             write.data.eq(Mux(self.put_stb, self.put.as_value(), self.update.as_value())),
             read.en.eq(self.read_en), read.addr.eq(self.read_index), self.descriptor.eq(read.data),
             self.link.eq(link_read.data),
+        ]
+        # The ports of the links are registered: distributed memory of many entries is slow.
+        m.d.sync += [
+            link_read.en.eq(self.read_en | self.put_stb), link_read.addr.eq(Mux(self.put_stb, head, self.read_index)),
             link_write.en.eq(self.link_stb | self.release_stb),
             link_write.addr.eq(Mux(self.release_stb, self.last, self.link_index)),
             link_write.data.eq(Mux(self.release_stb, head, self.link_to)),
+            popped.eq(Cat(pops, popped[0])),
         ]
-        # The address of a link is registered: distributed memory of many entries is slow.
-        m.d.sync += [link_read.en.eq(self.read_en | self.put_stb),
-                     link_read.addr.eq(Mux(self.put_stb, head, self.read_index)), popped.eq(Cat(pops, popped[0]))]
         with m.If(self.put_stb & ~fresh[-1]):
             m.d.sync += fresh.eq(fresh + 1)
         with m.If(pops):

@@ -80,7 +80,7 @@ class Scan(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.found = found = Fifo(len(self.qpn), FOUND)
+        m.submodules.found = found = Fifo(len(self.qpn), FOUND, output_registers=1)
         wiring.connect(m, found.o, wiring.flipped(self.o))
         read, was = Signal(), Signal.like(self.qpn)       # the QP that was read
         hit, hit_qpn = Signal(), Signal.like(self.qpn)
