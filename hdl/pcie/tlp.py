@@ -81,7 +81,7 @@ def byte_enables(m, address, length):
     head, low, rest = address[:2], length[:2], length[2:]
     some, over, single, end = Signal(), Signal(), Signal(), Signal(2)
     first_mask, last_mask = Signal(4), Signal(4)
-    # `length + head + 3` would be two carry chains, and `dwords == 1` logic behind them.
+    # One carry chain: `length + head + 3` needs two, and `dwords == 1` a comparison after them.
     m.d.comb += [
         some.eq((head | low).any()), over.eq(head[1] & low[1] & (head[0] | low[0])),
         dwords.eq(rest + Cat(some & ~over, over)),
