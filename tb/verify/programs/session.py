@@ -80,7 +80,7 @@ class Session:
             while (port and first.poll() is None and time.monotonic() < limit
                    and not self._listens(port, on_card, space, network)):
                 time.sleep(LOOK_S)
-            of_client = ended(start("a", *client), limit - time.monotonic())
+            of_client = ended(start("a", *client), limit - time.monotonic(), server=first)
         except BaseException:
             stopped(first)
             raise
@@ -105,16 +105,24 @@ def _started(command, environment):
                             env=environment | {"LD_BIND_NOW": "1"}, text=True, process_group=0)
 
 
-def ended(process, limit_s):
+def ended(process, limit_s, server=None):
     """Wait for a process, and kill its group after ``limit_s`` seconds; return its :class:`Ended`.
 
-    A program such as fio starts others, which keep the pipe open.
+    A process whose ``server`` fails has END_S to 2 END_S seconds left. A program such as fio starts others, which keep
+    the pipe open.
     """
+    limit = time.monotonic() + max(0.1, limit_s)
     try:
-        output, _ = process.communicate(timeout=max(0.1, limit_s))
-        return Ended(process.returncode, output)
-    except subprocess.TimeoutExpired:
-        return Ended(None, stopped(process))
+        while True:
+            left_s = max(0, limit - time.monotonic())
+            try:
+                output, _ = process.communicate(timeout=min(left_s, END_S))
+                return Ended(process.returncode, output)
+            except subprocess.TimeoutExpired:
+                if left_s <= END_S:
+                    return Ended(None, stopped(process))
+            if server is not None and server.poll():
+                limit = min(limit, time.monotonic() + END_S)
     except KeyboardInterrupt:      # the terminal interrupts this process only
         stopped(process)
         raise

@@ -76,9 +76,11 @@ def test_programs_end_with_their_daemon(library, tmp_path, options):
     ([f"{UNTIMED}: 0.7 < 0.9", f"{UNTIMED}: 0.8 < 0.9", None], PASSED, 3),
     ([f"{UNTIMED}: 0.7 < 0.9"] * RUNS_MAX, FAILED, RUNS_MAX),
     ([f"{UNHEARD}.", None], PASSED, 2),
+    (["Failed status 976236602: wr_id 0 syndrom 0x30303a32", None], PASSED, 2),
+    (["Failed status 12: wr_id 0 syndrom 0x0"], FAILED, 1),
     (["Couldn't create QP"], FAILED, 1)])
 @pytest.mark.parametrize("ended_with", [1, 0], ids=["status 1", "figure 0"])
-def test_program_that_a_busy_machine_disturbs_is_run_again(monkeypatch, ends, status, runs, ended_with):
+def test_program_that_its_own_error_ends_is_run_again(monkeypatch, ends, status, runs, ended_with):
     """No other failure is retried; ``ends``: the error message of each run."""
     class FailingSession:
         ran = 0
@@ -163,6 +165,14 @@ def test_wrong_options_of_the_table(monkeypatch, capsys, words, sentence):
     with pytest.raises(SystemExit) as end:
         run.main()
     assert end.value.code == 2 and sentence in capsys.readouterr().err
+
+
+def test_client_of_a_failed_server_is_ended(monkeypatch):
+    monkeypatch.setattr(sessions, "END_S", 0.1)
+    session = Session(None, None, None)
+    monkeypatch.setattr(session, "start", lambda _host, *command: Session.start_plainly(*command))
+    ends = session.run_pair(("sh", "-c", "exit 3"), ("sleep", "10000"), port=0, limit_s=10000)
+    assert [end.status for end in ends] == [3, None]
 
 
 @pytest.mark.parametrize(("script", "status"), [("exec sleep 10000", 0), ("exit 3", 3)])
