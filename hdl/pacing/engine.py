@@ -8,18 +8,17 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from ..contract import wire
-from ..contract.abi import PACE_SCALE, RATE_DOORBELL, Reason, WorkOpcode
+from ..contract.abi import PACE_SCALE, Reason, WorkOpcode
 from ..contract.params import PACE_BURST_NS as BURST_NS
 from ..part.layouts import LENGTH_WIDTH, TX_SAME, WORK, tx_job
 from .pool import POOLED, Pool
-from .scan import BYTES_BITS, FRACTION_BITS, TIMES, Scan, late, queues, sends
+from .scan import BYTES_BITS, FRACTION_BITS, TIMES, Scan, is_late, queues, sends
+from .settings import GAP_BITS, SETTING
 from .wheel import SLOT_LOG2, TIME_BITS, Wheel
 
 # bytes of a packet beside its payload
 OVERHEAD = wire.DATA_HEADER_BYTES + wire.ICRC_BYTES + wire.LINE_OVERHEAD_BYTES
-GAP_BITS = RATE_DOORBELL.by_name["gap"].width
 HALF = GAP_BITS // 2        # of a gap: a product per half
-SETTING = data.StructLayout({"gap": GAP_BITS, "limited": 1, "limit": 32})
 ARRIVAL, VISIT, TOUCH = range(3)        # kinds of events that take turns
 
 
@@ -29,7 +28,7 @@ class Engine(wiring.Component):
     * A descriptor comes [3]: it goes to the end of one of its QP's two lists. When the pool is full, it is refused [1].
     * A QP is due [7]: one packet leaves, of a retransmission if there is one, and the QP waits for the next one, at
       ``max(next, now - burst) + bytes * gap``. ``burst`` is ``BURST_NS``.
-    * A QP got another rate or limit, or was found by the scan [6]: the limit is examined again, and its next packet
+    * A QP got another rate or limit, or was found by the scan [7]: the limit is examined again, and its next packet
       waits at most for the time that its last one takes at the new rate from now on.
     * A QP is flushed [5]: its lists are freed at once, whatever their length.
 
@@ -53,7 +52,7 @@ class Engine(wiring.Component):
     all_stb : In(1)
         QPs are missing on ``i_touch``: every QP that waits for a limit is touched once.
     setting_en, setting_qpn, setting : Out(1), Out(params.qpn_width), In(SETTING)
-        Read of rate and limit: two cycles later, until the next read.
+        Read of rate and limit: three cycles later, until the next read.
     now : In(27)
         Nanoseconds.
     clear, clear_qpn : Out
@@ -147,20 +146,20 @@ class Engine(wiring.Component):
         r, scan, wheel = self._r, self._scan, self._wheel
         self._c = SimpleNamespace(
             turn=Signal(range(3), name="turn"), wins=Signal(3, name="wins"), flushes=Signal(name="flushes"),
-            ask=Signal(name="ask"), begins=Signal(name="begins"), chosen=Signal.like(r.qpn, name="chosen"),
-            touch=Signal.like(r.qpn, name="touch"))
+            ask=Signal(name="ask"), chosen=Signal.like(r.qpn, name="chosen"))
         turn, wins, flushes, chosen = self._c.turn, self._c.wins, self._c.flushes, self._c.chosen
-        asks, width = Signal(3), len(r.qpn)
+        asks, width, visits, early = Signal(3), len(r.qpn), Signal(), Signal.like(r.qpn, name="early")
         m.d.comb += [
             asks[ARRIVAL].eq(self.i_retransmit.valid | self.i_send.valid),
             asks[VISIT].eq(wheel.o.valid & ~self.o.valid),
             asks[TOUCH].eq(self.i_touch.valid | scan.o.valid),
-            self._c.touch.eq(Mux(self.i_touch.valid, self.i_touch.payload, scan.o.payload)),
             flushes.eq(self.i_flush.valid | self.i_rejected.valid),
             self._c.ask.eq(flushes | asks.any()),
-            self._state.en.eq(self._c.begins | scan.en), self._state.addr.eq(Mux(scan.blocked, chosen, scan.qpn)),
-            self._times.en.eq(self._state.en), self._times.addr.eq(self._state.addr),
-            self.setting_qpn.eq(r.qpn),
+            # The wheel's output is late: it is that of a block memory.
+            visits.eq(wins[VISIT] & ~flushes), chosen.eq(Mux(visits, wheel.o.payload, early)), self._state.en.eq(1),
+            self._state.addr.eq(Mux(visits & scan.blocked, wheel.o.payload, Mux(scan.blocked, early, scan.qpn))),
+            self._times.en.eq(1), self._times.addr.eq(self._state.addr),
+            self.setting_qpn.eq(chosen),
             scan.state.eq(self._state.data), scan.times.eq(self._times.data), scan.now.eq(self.now),
             scan.all_stb.eq(self.all_stb), scan.enable.eq(~self.clear),
         ]
@@ -171,23 +170,19 @@ class Engine(wiring.Component):
                     for k, kind in enumerate(order):
                         m.d.comb += wins[kind].eq(asks[kind] & ~Cat(asks[other] for other in order[:k]).any())
         with m.If(flushes):
-            m.d.comb += chosen.eq(Mux(self.i_flush.valid, self.i_flush.payload, self.i_rejected.payload))
+            m.d.comb += early.eq(Mux(self.i_flush.valid, self.i_flush.payload, self.i_rejected.payload))
         with m.Elif(wins[ARRIVAL]):
-            m.d.comb += chosen.eq(Mux(self.i_retransmit.valid, self.i_retransmit.p.sqpn[:width],
-                                      self.i_send.p.sqpn[:width]))
-        with m.Elif(wins[VISIT]):
-            m.d.comb += chosen.eq(wheel.o.payload)
+            m.d.comb += early.eq(Mux(self.i_retransmit.valid, self.i_retransmit.p.sqpn[:width],
+                                     self.i_send.p.sqpn[:width]))
         with m.Else():
-            m.d.comb += chosen.eq(self._c.touch)
+            m.d.comb += early.eq(Mux(self.i_touch.valid, self.i_touch.payload, scan.o.payload))
 
     def _begin(self, m):
         """Build the state that waits for an event and reads the QP's state."""
         r, scan, wheel = self._r, self._scan, self._wheel
         turn, wins, flushes = self._c.turn, self._c.wins, self._c.flushes
         with m.State("IDLE"):  # waits for an event
-            # A QP that is touched needs its setting a cycle earlier than one that is due.
-            m.d.comb += [self._c.begins.eq(self._c.ask), scan.blocked.eq(self._c.ask),
-                         self.setting_en.eq(1), self.setting_qpn.eq(self._c.touch)]
+            m.d.comb += [scan.blocked.eq(self._c.ask), self.setting_en.eq(1)]
             m.d.sync += [r.qpn.eq(self._c.chosen), r.touches.eq(0), r.keep.eq(1), r.at_once.eq(1)]
             with m.If(flushes):
                 m.d.sync += [r.flushes.eq(1), r.rejected.eq(~self.i_flush.valid)]
@@ -244,15 +239,11 @@ class Engine(wiring.Component):
         with m.State("LOOK"):  # the QP's state is there
             state = self._state.data
             self._load(m)
-            m.d.comb += [self.setting_en.eq(1), pool.read_en.eq(1), pool.read_index.eq(
+            m.d.comb += [pool.read_en.eq(1), pool.read_index.eq(
                 Mux(state.retransmit.some, state.retransmit.head, state.send.head))]
             m.d.sync += [r.state.waiting.eq(0), r.retransmits.eq(state.retransmit.some)]
-            m.next = "PLACE"
-            with m.If(state.marker):
-                m.d.sync += [r.state.marker.eq(0), r.marks.eq(1), r.out_qpn.eq(r.qpn), self.o.valid.eq(1)]
-            with m.Elif(sends(state)):
-                m.next = "LOAD"
-        with m.State("LOAD"):  # the descriptor is there
+            m.next = "LOAD"
+        with m.State("LOAD"):  # the descriptor is there, if there is one
             floor, above, gap = Signal(TIME_BITS), Signal(TIME_BITS), Signal(LENGTH_WIDTH - 1)
             work, masks = pool.descriptor, Array(wire.PMTUS.get(code, 1) - 1 for code in range(8))
             m.d.comb += [floor.eq(self.now - BURST_NS), above.eq(r.old.next.ns - floor),
@@ -261,7 +252,11 @@ class Engine(wiring.Component):
                          r.base.ns.eq(floor), r.base.fraction.eq(0)]
             with m.If(r.old.known & ~above[-1]):
                 m.d.sync += r.base.eq(r.old.next)
-            m.next = "CUT"
+            m.next = "PLACE"
+            with m.If(r.state.marker):
+                m.d.sync += [r.state.marker.eq(0), r.marks.eq(1), r.out_qpn.eq(r.qpn), self.o.valid.eq(1)]
+            with m.Elif(sends(r.state)):
+                m.next = "CUT"
         with m.State("CUT"):  # the packet ends where the remote address is a multiple of the PMTU
             fits, reached, length = Signal(), Signal(32), r.work.length[:LENGTH_WIDTH]
             m.d.comb += [fits.eq(~r.long & (length <= r.space)), reached.eq(r.work.psn - self.setting.limit)]
@@ -316,15 +311,17 @@ class Engine(wiring.Component):
         with m.State("WEIGH"):  # the QP's state is there
             self._load(m)
             m.d.sync += [r.state.blocked.eq(0), r.bytes.eq(self._times.data.bytes)]
+            m.next = "READ"
+        with m.State("READ"):  # the QP's setting is being read
             m.next = "SCALE"
         with m.State("SCALE"):  # time of its last packet at the new rate, from now on
             self._multiply(m)
             m.d.sync += [r.base.ns.eq(self.now), r.base.fraction.eq(0)]
             m.next = "SUM"
         with m.State("MIN"):  # the earlier of two times
-            sooner = Signal(TIME_BITS + FRACTION_BITS)
-            m.d.comb += sooner.eq(r.old.next.as_value() - r.at.as_value())
-            known = r.old.known & ~late(m, self.now, r.old.next.ns)
+            sooner, since = Signal(TIME_BITS + FRACTION_BITS), Signal(TIME_BITS)
+            m.d.comb += [sooner.eq(r.old.next.as_value() - r.at.as_value()), since.eq(self.now - r.old.next.ns)]
+            known = r.old.known & ~is_late(since)
             with m.If(sooner[-1]):
                 m.d.sync += r.at.eq(r.old.next)
             m.d.sync += [r.known.eq(known), r.at_once.eq(~known), r.keep.eq(0)]

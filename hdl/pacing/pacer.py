@@ -1,6 +1,6 @@
 """Pacer: engine, rates and limits, and the QPs of which a packet was rejected."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Const, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -10,7 +10,7 @@ from ..part.layouts import LIMIT_DOORBELL, RATE_DOORBELL, WORK, hurt_qp, tx_job
 from ..part.registers import register_port
 from ..part.stream import LUT_RAM_DEPTH, Fifo
 from .engine import Engine
-from .pool import distributed
+from .settings import SETTING, Settings
 from .wheel import TIME_BITS
 
 REJECTED = 4        # rejected QPs that wait for the engine; then the transmit path waits
@@ -69,7 +69,7 @@ class Pacer(wiring.Component):
 
     def _set(self, m, engine):
         """Store rates and limits."""
-        registers, depth = self.registers, self.params.qps
+        registers = self.registers
         rate, limit = Signal(RATE_DOORBELL), Signal(LIMIT_DOORBELL)
         m.submodules.touched = touched = Fifo(self.params.qpn_width, LUT_RAM_DEPTH, output_registers=1)
         wiring.connect(m, touched.o, engine.i_touch)
@@ -82,20 +82,17 @@ class Pacer(wiring.Component):
                 | (registers.rate_doorbell_stb & ~rate.qpn[len(qpn):].any()))),
             touched.i.valid.eq(rang), touched.i.payload.eq(qpn), engine.all_stb.eq(rang & ~touched.i.ready),
         ]
-        gap = Mux(rate.gap >= PACE_GAP_MAX, PACE_GAP_MAX, rate.gap)
-        for name, en, value in (("rate", ~limits, Cat(gap, rate.limited)), ("limit", limits, limit.psn)):
-            width = len(value)
-            m.submodules[f"{name}s"] = table = Memory(shape=width, depth=depth, init=[], attrs=distributed(depth))
-            read, write = table.read_port(), table.write_port()
-            # Registered on all sides: distributed memory of many entries is slow.
-            m.d.sync += [read.en.eq(engine.setting_en), read.addr.eq(engine.setting_qpn),
-                         write.addr.eq(qpn), write.data.eq(value), write.en.eq(rang & en)]
-            with m.If(self._clear):
-                m.d.sync += [write.en.eq(1), write.addr.eq(self._clear_qpn), write.data.eq(0)]
-            if name == "rate":
-                m.d.comb += Cat(engine.setting.gap, engine.setting.limited).eq(read.data)
-            else:
-                m.d.comb += engine.setting.limit.eq(read.data)
+        m.submodules.settings = settings = Settings(self.params)
+        m.d.comb += [
+            settings.qpn.eq(qpn), settings.rate_stb.eq(rang & ~limits), settings.limit_stb.eq(rang & limits),
+            settings.value.gap.eq(Mux(rate.gap >= PACE_GAP_MAX, PACE_GAP_MAX, rate.gap)),
+            settings.value.limited.eq(rate.limited), settings.value.limit.eq(limit.psn),
+            settings.read_en.eq(engine.setting_en), settings.read_qpn.eq(engine.setting_qpn),
+            engine.setting.eq(settings.setting),
+        ]
+        with m.If(self._clear):
+            m.d.comb += [settings.qpn.eq(self._clear_qpn), settings.rate_stb.eq(1), settings.limit_stb.eq(1),
+                         settings.value.eq(Const(0, SETTING.size))]
 
     def _heal(self, m, engine):
         """Keep the QPs of which a packet was rejected, until the last packet that was on its way has left."""

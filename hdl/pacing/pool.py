@@ -8,16 +8,11 @@ from amaranth.lib.wiring import In, Out
 from ..contract.params import exact_log2
 from ..part.layouts import WORK
 
-DISTRIBUTED = 1024      # entries up to which a narrow table is in distributed memory, for synthesis
+DISTRIBUTED = 1024      # entries up to which the links are in distributed memory, for synthesis
 _KEPT = ("ack_req", "retransmit", "pmtu", "ect", "dqpn", "local_va", "lkey", "remote_va", "rkey", "psn", "length",
          "rsn", "sport", "imm", "dst_ip", "dst_mac")
 # A descriptor in the pool: the QP is known from its list, and opcode WRITE_IMM is `with_imm`.
 POOLED = data.StructLayout({"with_imm": 1} | {name: WORK.members[name] for name in _KEPT})
-
-
-def distributed(entries):
-    """Return the attributes of a narrow table."""
-    return {"ram_style": "distributed"} if entries <= DISTRIBUTED else {}
 
 
 class Pool(wiring.Component):
@@ -25,7 +20,7 @@ class Pool(wiring.Component):
 
     One operation of each kind per cycle, but only one of ``link_stb`` and ``release_stb``, one of ``put_stb``,
     ``read_en`` and ``release_stb``, and one of ``put_stb`` and ``update_stb``. After ``put_stb``, the next one may
-    come 3 cycles later, and so may ``release_stb``.
+    come 3 cycles later, and so may ``release_stb``; after ``read_en``, ``put_stb`` may come 2 cycles later.
 
     Parameters
     ----------
@@ -38,14 +33,14 @@ class Pool(wiring.Component):
     free : Out(range(entries))
         Unless full: the entry that is taken next.
     put_stb, put : In(1), In(POOLED)
-        Store a descriptor in entry ``free``.
+        Store a descriptor in entry ``free``; it can be read two cycles later.
     update_stb, update_index, update : In
-        Replace a descriptor.
+        Replace a descriptor; the new one can be read two cycles later.
     link_stb, link_index, link_to : In
         Let an entry point to another one.
     read_en, read_index : In
     descriptor, link : Out
-        The entry, one cycle later, and its link, two cycles later, until the next read or ``put_stb``.
+        The entry, one cycle later, and its link, three cycles later, until the next read or ``put_stb``.
     release_stb, first, last : In
         Free a list of entries, linked from ``first`` to ``last``.
     """
@@ -64,7 +59,8 @@ class Pool(wiring.Component):
         m = Module()
         width = len(self.free)
         m.submodules.descriptors = descriptors = Memory(shape=POOLED, depth=self.entries, init=[])
-        m.submodules.links = links = Memory(shape=width, depth=self.entries, init=[], attrs=distributed(self.entries))
+        m.submodules.links = links = Memory(shape=width, depth=self.entries, init=[], attrs=(
+            {"ram_style": "distributed"} if self.entries <= DISTRIBUTED else {}))
         write, read = descriptors.write_port(), descriptors.read_port()
         link_write, link_read = links.write_port(), links.read_port()
         fresh = Signal(width + 1)           # entries used since the reset: the others are free and not in the list
@@ -73,14 +69,16 @@ class Pool(wiring.Component):
         m.d.comb += [
             self.full.eq(fresh[-1] & ~some), self.free.eq(Mux(fresh[-1], head, fresh)),
             pops.eq(self.put_stb & fresh[-1]),
-            write.en.eq(self.put_stb | self.update_stb), write.addr.eq(Mux(self.put_stb, self.free, self.update_index)),
-            write.data.eq(Mux(self.put_stb, self.put.as_value(), self.update.as_value())),
             read.en.eq(self.read_en), read.addr.eq(self.read_index), self.descriptor.eq(read.data),
             self.link.eq(link_read.data),
         ]
-        # The ports of the links are registered: distributed memory of many entries is slow.
+        read_en, read_index = Signal(), Signal(width)
+        # Registered, as the memories are large and thus far away from what decides.
         m.d.sync += [
-            link_read.en.eq(self.read_en | self.put_stb), link_read.addr.eq(Mux(self.put_stb, head, self.read_index)),
+            write.en.eq(self.put_stb | self.update_stb), write.addr.eq(Mux(self.put_stb, self.free, self.update_index)),
+            write.data.eq(Mux(self.put_stb, self.put.as_value(), self.update.as_value())),
+            read_en.eq(self.read_en), read_index.eq(self.read_index),
+            link_read.en.eq(read_en | self.put_stb), link_read.addr.eq(Mux(self.put_stb, head, read_index)),
             link_write.en.eq(self.link_stb | self.release_stb),
             link_write.addr.eq(Mux(self.release_stb, self.last, self.link_index)),
             link_write.data.eq(Mux(self.release_stb, head, self.link_to)),

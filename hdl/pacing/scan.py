@@ -11,7 +11,7 @@ from .wheel import SLOT_LOG2, TIME_BITS, slots_of
 FRACTION_BITS = 9       # of a time, below nanoseconds
 OLD_LOG2 = 20           # log2 of the nanoseconds after which a time is long ago: more than the burst of the engine
 BYTES_BITS = 13         # of the bytes of a packet on the line
-FOUND = 4               # QPs found by the scan that wait for the engine
+FOUND = 8               # QPs found by the scan that wait for the engine
 
 # Time of a QP's next packet, and the length of its last one. Unless `known` that time is long ago.
 TIMES = data.StructLayout({"known": 1, "next": data.StructLayout({"fraction": FRACTION_BITS, "ns": TIME_BITS}),
@@ -34,10 +34,8 @@ def sends(state):
     return state.retransmit.some | (state.send.some & ~state.blocked) | state.marker
 
 
-def late(m, now, ns):
-    """Return whether a time is so long ago that it does not matter."""
-    since = Signal(TIME_BITS, name="since")
-    m.d.comb += since.eq(now - ns)
+def is_late(since):
+    """Return whether a time is so long ago that it does not matter; ``since``: nanoseconds since then."""
     return ~since[-1] & since[OLD_LOG2:].any()
 
 
@@ -82,22 +80,26 @@ class Scan(wiring.Component):
         m = Module()
         m.submodules.found = found = Fifo(len(self.qpn), FOUND, output_registers=1)
         wiring.connect(m, found.o, wiring.flipped(self.o))
-        read, was = Signal(), Signal.like(self.qpn)       # the QP that was read
+        read, read_qpn = Signal(), Signal.like(self.qpn)
+        judged, judged_qpn = Signal(), Signal.like(self.qpn)
         hit, hit_qpn = Signal(), Signal.like(self.qpn)
         left = Signal(len(self.qpn) + 1)        # QPs of the scan that finds all
+        # Of the QP that is judged: its next time, relative to now, and whether it has packets, and may send one.
+        known, ahead, since = Signal(), Signal(TIME_BITS), Signal(TIME_BITS)
+        may, idle = Signal(), Signal()
         state, times = self.state, self.times
-        ahead = Signal(TIME_BITS)
-        near, old, idle = Signal(), Signal(), Signal()
         m.d.comb += [
-            self.en.eq(self.enable & ~self.blocked & ~found.level[1:].any()),   # two may be on their way
-            ahead.eq(times.next.ns - self.now),
-            near.eq(~times.known | ahead[-1] | ~ahead[self.reach_log2:].any()),
-            old.eq(times.known & late(m, self.now, times.next.ns)),
-            idle.eq(~state.waiting & (state.send.some | state.retransmit.some)),
+            self.en.eq(self.enable & ~self.blocked & ~found.level[1:].any()),   # three others may be on their way
             found.i.valid.eq(hit), found.i.payload.eq(hit_qpn),
         ]
-        m.d.sync += [read.eq(self.en), was.eq(self.qpn), hit_qpn.eq(was),
-                     hit.eq(read & ((~state.waiting & sends(state) & near) | old | (idle & left.any())))]
+        near = ~known | ahead[-1] | ~ahead[self.reach_log2:].any()
+        m.d.sync += [
+            read.eq(self.en), read_qpn.eq(self.qpn), judged.eq(read), judged_qpn.eq(read_qpn),
+            known.eq(times.known), ahead.eq(times.next.ns - self.now), since.eq(self.now - times.next.ns),
+            may.eq(~state.waiting & sends(state)),
+            idle.eq(~state.waiting & (state.send.some | state.retransmit.some) & left.any()),
+            hit.eq(judged & ((may & near) | (known & is_late(since)) | idle)), hit_qpn.eq(judged_qpn),
+        ]
         with m.If(self.en):
             m.d.sync += self.qpn.eq(self.qpn + 1)
         with m.If(self.all_stb):

@@ -88,7 +88,7 @@ class EngineSpec(Spec):
 
     name = "pacer_engine"
     block = Engine
-    proof = {"kind": "bounded", "bound": 27, "seconds": 600}
+    proof = {"kind": "bounded", "bound": 28, "seconds": 600}
     params = preset("test").with_(qps=2, pace_descriptors=4)
     unused = ()         # inputs that stay zero
     several = True      # QPs

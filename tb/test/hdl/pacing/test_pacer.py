@@ -160,7 +160,7 @@ async def limits_hold_new_packets_only(dut):
     assert len(bench.qps[4].left) == 4
     for number in range(10 * QPS):
         await bench.tick(limit={"qpn": number % QPS, "psn": 2})
-    await bench.tick(900)
+    await bench.tick(1000)
     assert [len(qp.left) for qp in bench.qps] == [6 + 2 * (qpn == 4) for qpn in range(QPS)]
     await bench.tick(rate={"qpn": 2, "gap": 0, "limited": 0})
     await bench.tick(100)
