@@ -46,7 +46,7 @@ class PcieSubsystem(wiring.Component):
         self._arrays = ["i_bulk", "o_bulk", "i_line", "o_line", "i_request", "i_data"]
         self._plain = ["hold", "stop", "function_reset_done"]
         self._shown = ["idle", "lost", "function_reset"]
-        passed = ("i_interrupt", *self._arrays, *self._plain, *self._shown)
+        passed = ("i_interrupt", "o_push", *self._arrays, *self._plain, *self._shown)
         super().__init__({**hard_block_members(), "refused": Out(16), **{name: members[name] for name in passed}})
 
     def elaborate(self, platform):
@@ -54,6 +54,7 @@ class PcieSubsystem(wiring.Component):
         m.submodules.endpoint = endpoint = self._endpoint
         connect_hard_block(m, endpoint, self)
         connect(m, endpoint.i_interrupt, flipped(self.i_interrupt))
+        connect(m, endpoint.o_push, flipped(self.o_push))
         for name in self._arrays:
             for inner, outer in zip(getattr(endpoint, name), getattr(self, name), strict=True):
                 connect(m, inner, flipped(outer))

@@ -8,6 +8,7 @@ from weft.hdl.contract import abi
 from weft.tb.sim.flow.simulate import SIMULATORS, simulate
 from weft.tb.test.hdl.adamap.closed_loop import PARAMS, set_up, subsystem
 from weft.tb.test.hdl.adamap.peer import Sender
+from weft.tb.test.hdl.adamap.test_recovery import query
 
 
 async def until(dut, condition):
@@ -68,6 +69,28 @@ async def list_without_its_node_leaves_space_for_others(dut):
     await send(other, 1)
     assert seen["verdict UNMATCHED"] == full
     await until(dut, lambda: seen["cache_hits"] == len(other.todo))
+
+
+@cocotb.test(timeout_time=400, timeout_unit="us")
+async def lists_that_all_wait_share_the_cache(dut):
+    """Every list waits for a node after its cached ones, and none can give an entry: heads retire early."""
+    depth, nodes = 4, 6
+    loop = await set_up(dut, depth=depth, watermark=depth, exact=False, slack=100, latency=(5, 20))
+    sender, seen = Sender(loop), loop.seen
+    qps = [await loop.create(qpn, 1) for qpn in range(PARAMS.qps)]
+    assert len(qps) * depth > PARAMS.cache_entries
+    for qp in qps:
+        first = await loop.after_window(qp, 400)
+        for k in range(nodes):
+            loop.link(qp, first + 20 * k, [0, 2, 4])
+        loop.ring(qp, nodes)
+    while sum([(await query(dut, qp.qpn))[3] for qp in qps]) < PARAMS.cache_entries:
+        pass
+    for qp in qps:
+        sender.send_again(qp, *qp.todo[-1])
+    await until(dut, lambda: seen["cache_misses"] == len(qps))
+    await until(dut, lambda: not int(dut.count_match_stall_cycles.value))
+    assert seen["nodes_residue"] > len(qps) and not any(seen[reason.name] for reason in abi.Reason)
 
 
 @cocotb.test(timeout_time=200, timeout_unit="us")

@@ -8,7 +8,7 @@ from cocotb.triggers import RisingEdge, Timer, with_timeout
 
 from weft.hdl.contract import abi
 from weft.hdl.contract.params import preset
-from weft.hdl.part.layouts import LineData, LineRequest
+from weft.hdl.part.layouts import LineData, LineRequest, PushedDescriptor
 from weft.hdl.pcie.completion_credit import COMPLETION_HEADERS
 from weft.tb.sim.block.pcie.pcie_subsystem import (
     BULKS,
@@ -24,6 +24,7 @@ from weft.tb.sim.block.pcie.straddle import STRADDLE
 from weft.tb.sim.flow.simulate import SIMULATORS
 from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS
 from weft.tb.sim.stream.payload import beats, pack, receive, unpack
+from weft.tb.sim.stream.stream import StreamSink
 from weft.tb.test.hdl.pcie.traffic_bench import TrafficBench
 
 NOWHERE = 1 << 50          # an address without memory
@@ -91,6 +92,22 @@ async def registers(dut):
         refused += 1
     assert await bar.read(8, 8) == bytes(shadow[8:16])
     assert int(dut.refused.value) == before + refused
+
+
+@cocotb.test()
+async def pushed_descriptors(dut):
+    """A descriptor that the host writes to a push window arrives whole, with its ring and window."""
+    bench = TrafficBench(dut, pause=0.1)
+    await bench.start()
+    rng, sink = bench.rng, StreamSink(dut, "o_push", dut.clk, 0.3, bench.rng)
+    for _ in range(24):
+        ring, window = rng.randrange(len(abi.PUSH_RINGS)), rng.randrange(abi.PUSH_WINDOWS)
+        descriptor = rng.randbytes(abi.BLOCK_BYTES)
+        await bench.host.bar.write(abi.PUSH_BASE + ring * abi.PUSH_PAGE_BYTES + abi.BLOCK_BYTES * window, descriptor)
+        got = unpack(PushedDescriptor, await with_timeout(sink.recv(), 5, "us"))
+        assert (got.ring, got.window, got.whole) == (ring, window, 1)
+        assert got.data == int.from_bytes(descriptor, "little")
+    assert not bench.host.complaints, bench.host.complaints[:3]
 
 
 @cocotb.test()
@@ -251,11 +268,11 @@ def test_traffic_with_straddle(link):
 
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_host_requests_interrupts_and_errors(sim):
-    run_subsystem(__file__, sim=sim, tests="registers|interrupts|failed_reads")
+    run_subsystem(__file__, sim=sim, tests="registers|pushed|interrupts|failed_reads")
 
 
 def test_interrupts_and_errors_with_straddle():
-    run_subsystem(__file__, sim="verilator", straddle=True, tests="registers|interrupts|failed_reads")
+    run_subsystem(__file__, sim="verilator", straddle=True, tests="registers|pushed|interrupts|failed_reads")
 
 
 @pytest.mark.parametrize(("straddle", "split"), [(False, False), (True, False), (True, True)])
