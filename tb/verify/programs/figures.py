@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 from weft.driver.ibverbs.build import build
@@ -88,10 +89,12 @@ def registrations(library, seed, progress, count=REGISTRATIONS):
 def messages(seed, progress, count=MESSAGES):
     """Return the rows of fuzzed messages and ring entries; separate processes hold only what their daemon holds."""
     tried = ended = 0
+    share = count // len(POLLED)
     for name in POLLED:
-        report_progress(progress, f"messages to the {name} back end, seed {seed}", 0, 1)
+        report = partial(report_progress, progress, f"messages to the {name} back end, seed {seed}", total=share)
+        report()
         done, dropped = re.search(r": (\d+) messages and entries, (\d+) programs dropped", separate(
-            "hostile", count // len(POLLED), seed, name)).groups()
+            "hostile", share, seed, name, lambda done, report=report: report(done=done))).groups()
         tried += int(done)
         ended += int(dropped)
     conditions = ("valid, damaged and random messages and ring entries, half of them on each back end; other programs "
@@ -115,9 +118,17 @@ def kills(seed, progress, count=KILLS):
     return rows
 
 
-def separate(campaign, count, seed, backend):
-    """Return the output of a campaign, a module of this package, in a separate process; fail if it fails."""
-    done = subprocess.run([sys.executable, "-m", f"weft.tb.verify.programs.{campaign}", str(count), str(seed), backend],
-                          capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+def separate(campaign, count, seed, backend, report=lambda done: None):
+    """Return the output of a campaign, a module of this package, in a separate process; fail if it fails.
+
+    ``report(done)`` is called for each line that begins with a number.
+    """
+    command = [sys.executable, "-m", f"weft.tb.verify.programs.{campaign}", str(count), str(seed), backend]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if counted := re.match(r"\d+ ", line):
+                report(int(counted[0]))
+    assert process.returncode == 0, "".join(lines)
+    return "".join(lines)
