@@ -92,9 +92,9 @@ def messages(seed, progress, count=MESSAGES):
     share = count // len(POLLED)
     for name in POLLED:
         report = partial(report_progress, progress, f"messages to the {name} back end, seed {seed}", total=share)
-        report()
+        report(0)
         done, dropped = re.search(r": (\d+) messages and entries, (\d+) programs dropped", separate(
-            "hostile", share, seed, name, lambda done, report=report: report(done=done))).groups()
+            "hostile", share, seed, name, report)).groups()
         tried += int(done)
         ended += int(dropped)
     conditions = ("valid, damaged and random messages and ring entries, half of them on each back end; other programs "
