@@ -95,34 +95,20 @@ class CommandProcessor(wiring.Component):
         params = self.params
         m.submodules.check = check = CommandCheck(params)
         m.submodules.qp = qp = QpCommands(params)
-        m.submodules.page_writer = page_writer = PageWriter(params)
-        m.submodules.statistics = statistics = StatisticsWriter(params)
         command, status = Signal(COMMAND), Signal(CommandStatus)
+        page_writer, statistics = self._add_writers(m, command)
         results = Signal(data.ArrayLayout(32, QUERY_RESULTS))
-        m.d.comb += [check.command.eq(command), qp.command.eq(command)]
-        if params.pace_descriptors:
-            connect(m, qp.o_flush, flipped(self.o_flush))
-        for inner, outer in ((qp.i_error, self.i_qp_error), (qp.read, self.qp_read),
-                             (qp.qp_control, self.qp_control),
-                             (page_writer.o_line_request, self.o_line_request), (page_writer.i_line, self.i_line),
-                             (page_writer.write, self.page_write), (statistics.o_dma_request, self.o_dma_request),
-                             (statistics.o_dma_data, self.o_dma_data)):
-            connect(m, inner, flipped(outer))
-        delayed = Signal(COUNTER_WIDTH)     # the writer allows its index one cycle more than the counters need
-        m.d.sync += delayed.eq(self.counters.data)
         m.d.comb += [
-            qp.drain_done.eq(self.drain_done),
-            self.counters.index.eq(statistics.counter_index), statistics.counter_data.eq(delayed),
-        ]
-
-        mr_write_stb, mr_make = self._write_tables(m, qp, command)
-        m.d.comb += [
-            page_writer.i.p.line.eq(command.address[LINE_SHIFT:]), page_writer.i.p.count.eq(command.count),
-            page_writer.i.p.pte_index.eq(command.pte_index),
-            statistics.i.payload.eq(command.address),
+            check.command.eq(command), qp.command.eq(command), qp.drain_done.eq(self.drain_done),
             self.o_extent.p.index.eq(command.extent), self.o_extent.p.base.eq(command.address[LINE_SHIFT:]),
             self.o_extent.p.lines.eq(command.length[LINE_SHIFT:]),
         ]
+        if params.pace_descriptors:
+            connect(m, qp.o_flush, flipped(self.o_flush))
+        for inner, outer in ((qp.i_error, self.i_qp_error), (qp.read, self.qp_read),
+                             (qp.qp_control, self.qp_control)):
+            connect(m, inner, flipped(outer))
+        mr_write_stb, mr_make = self._write_tables(m, qp, command)
 
         response = data.View(RESPONSE, self.o.payload)
         m.d.comb += [
@@ -211,6 +197,24 @@ class CommandProcessor(wiring.Component):
                     m.d.comb += self.retire.eq(1)
                     m.next = "IDLE"
         return m
+
+    def _add_writers(self, m, command):
+        """Add the writers of page tables and statistics; the fields of the command are their inputs. Return both."""
+        m.submodules.page_writer = page_writer = PageWriter(self.params)
+        m.submodules.statistics = statistics = StatisticsWriter(self.params)
+        for inner, outer in ((page_writer.o_line_request, self.o_line_request), (page_writer.i_line, self.i_line),
+                             (page_writer.write, self.page_write), (statistics.o_dma_request, self.o_dma_request),
+                             (statistics.o_dma_data, self.o_dma_data)):
+            connect(m, inner, flipped(outer))
+        delayed = Signal(COUNTER_WIDTH)     # the writer allows its index one cycle more than the counters need
+        m.d.sync += delayed.eq(self.counters.data)
+        m.d.comb += [
+            page_writer.i.p.line.eq(command.address[LINE_SHIFT:]), page_writer.i.p.count.eq(command.count),
+            page_writer.i.p.pte_index.eq(command.pte_index),
+            statistics.i.payload.eq(command.address), statistics.counter_data.eq(delayed),
+            self.counters.index.eq(statistics.counter_index),
+        ]
+        return page_writer, statistics
 
     def _write_tables(self, m, qp, command):
         """Clear the tables through their write ports while commands and errors wait, then connect their writers.

@@ -48,7 +48,7 @@ BEFORE_BOTTLENECK = (lambda switch: switch.trim and not switch.pfc and switch.bu
 
 
 def network_plans(seed, kind):
-    """Yield the plans from a seed on whose cards react to marks, and whose switch before the bottleneck is of a kind."""
+    """Yield plans, from a seed on: their cards react to marks; the switch before their bottleneck is of a kind."""
     for plan in (draw(number, CYCLES, ()) for number in itertools.count(seed)):
         if plan.context.congestion == "dcqcn" and any(kind(switch) for switch in plan.network.switches
                                                       if switch.name == plan.network.watched[0]):
