@@ -17,6 +17,7 @@ import contextlib
 import gc
 import os
 import re
+import threading
 
 from ..contract.params import CardParams
 from .self_reading import refuse_self_reading
@@ -29,6 +30,7 @@ _ATTRIBUTES = " ".join(f"-remove {name}" for name in (
 _SCRIPT = ("proc_clean", "proc_rmdead", "memory_collect", f"attrmap {_ATTRIBUTES}", f"attrmap -modattr {_ATTRIBUTES}",
            "write_verilog -norename")
 
+_lock = threading.RLock()
 _ASSERTION = re.compile(r"\bassert \(([^;]*)\);")
 _FILLED = re.compile(r"^  initial begin\n"
                      r"    (?P<memory>\\\S+ |\w+)\[0\] = (?P<value>\S+);\n"
@@ -52,21 +54,23 @@ def plain_assertions(text):
 
 
 @contextlib.contextmanager
-def _garbage_left():
-    """Disable garbage collection.
+def _undisturbed():
+    """Let one thread at a time elaborate, with garbage collection disabled.
 
-    Elaboration creates millions of objects and drops few; the search for those takes a third of the time.
+    The replacements in Amaranth apply to the whole process. Elaboration creates millions of objects and drops few; the
+    search for those takes a third of the time.
     """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
+    with _lock:
+        enabled = gc.isenabled()
+        gc.disable()
+        try:
+            yield
+        finally:
+            if enabled:
+                gc.enable()
 
 
-@_garbage_left()
+@_undisturbed()
 def rtlil_text(component, name, *, emit_src=False):
     """Return the RTLIL of an Amaranth component; the members of its signature, flattened with ``__``, are the ports.
 

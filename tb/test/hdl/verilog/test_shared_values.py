@@ -1,5 +1,8 @@
 """Tests of shared expressions: one cell for all uses in a module, with renamed clock domains too."""
 
+import gc
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 
 import pytest
@@ -49,6 +52,11 @@ def cells(component, kind):
     return found
 
 
+def replaced():
+    """Return the attributes of Amaranth's classes that get replacements."""
+    return [dict(vars(owner)) for owner in (_xfrm.ValueTransformer, _xfrm.FragmentTransformer)]
+
+
 @pytest.fixture(params=[False, True], ids=["as amaranth has it", "shared"])
 def shared(request, monkeypatch):
     if not request.param:
@@ -71,8 +79,24 @@ def test_each_module_has_its_cell():
 
 
 def test_replacements_end_with_their_context_and_support_this_amaranth():
-    before = [dict(vars(owner)) for owner in (_xfrm.ValueTransformer, _xfrm.FragmentTransformer)]
+    before = replaced()
     with shared_values.in_place():
         assert "on_value" in vars(_xfrm.ValueTransformer)
-    assert [dict(vars(owner)) for owner in (_xfrm.ValueTransformer, _xfrm.FragmentTransformer)] == before
+    assert replaced() == before
     assert version("amaranth") in shared_values.KNOWN
+
+
+def test_threads_may_elaborate_at_once():
+    """Each thread gets the text of a single one, and the process is left as it was."""
+    kinds, before = [False, True] * 20, replaced()
+    alone = {inside: verilog.rtlil_text(Bits(inside=inside), "top") for inside in kinds}
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            texts = list(pool.map(lambda inside: verilog.rtlil_text(Bits(inside=inside), "top"), kinds))
+    finally:
+        sys.setswitchinterval(interval)
+    assert texts == [alone[inside] for inside in kinds]
+    assert replaced() == before
+    assert gc.isenabled()
