@@ -384,8 +384,6 @@ class QpEngine:
     def _progress_sender(self, now):
         sender, requester, mailbox = self.sender, self.operations.requester, self.operations.mailbox
         sender.await_peer(bool(requester.open) or mailbox.awaits_peer, now)
-        if sender.paced and (missed := sender.miss_paced(now)):
-            self.card.paced.ended(self, missed)
         sender.poll(now, spares=not requester.open and not requester.waiting)
         if sender.frames:
             self.card.counts["probe_timeouts"] += sender.timeouts

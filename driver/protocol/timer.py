@@ -120,8 +120,6 @@ class ProgressTimer:
     ----------
     deadline : int or None
         Time at which :meth:`poll` must be called, or None while the timer is stopped.
-    longest_ns : int
-        Longest time between two probes.
     probes : int
         Number of probes so far.
     round_trip : RoundTrip
@@ -144,12 +142,12 @@ class ProgressTimer:
         """Set new limits."""
         least_ns = self.round_trip.least_ns
         self.timeout_ns, self.retry_cnt = timeout_ns and max(timeout_ns, least_ns), retry_cnt
-        self.longest_ns = self.timeout_ns or least_ns << self.LONGEST_LOG2
+        self._longest_ns = self.timeout_ns or least_ns << self.LONGEST_LOG2
 
     @property
     def probe_ns(self):
         """Time without progress before the first probe."""
-        return min(self.round_trip.timeout_ns, self.longest_ns)
+        return min(self.round_trip.timeout_ns, self._longest_ns)
 
     @property
     def running(self):
@@ -169,7 +167,7 @@ class ProgressTimer:
         self._probed = None
         self._at_once = False
         interval = self.round_trip.timeout_ns
-        self._interval = interval = interval if interval < self.longest_ns else self.longest_ns
+        self._interval = interval = interval if interval < self._longest_ns else self._longest_ns
         self.deadline = now + (self._spread(interval) if self.probes else interval)
 
     def sent_late(self, now):
@@ -182,7 +180,7 @@ class ProgressTimer:
         trip = self.round_trip
         if trip.opened is not None or now <= trip.clear_at:
             trip.answered(now)
-        self._interval = min(max(self.probe_ns, trip.quiet_ns), self.longest_ns)
+        self._interval = min(max(self.probe_ns, trip.quiet_ns), self._longest_ns)
         if self._probed is not None:
             self.deadline = min(self.deadline, now + self._spread(self._interval))
         if self.running and trip.quiet_ns:
@@ -226,7 +224,7 @@ class ProgressTimer:
         self.deadline = now + self._spread(self._interval)
         if self.timeout_ns:
             self.deadline = min(self.deadline, self._end)
-        self._interval = min(2 * self._interval, self.longest_ns)
+        self._interval = min(2 * self._interval, self._longest_ns)
         return Expiry.PROBE
 
     @property

@@ -147,10 +147,9 @@ class TransmitTurns:
 
     def _transmitted(self, qp, now, again, descriptors):
         if qp.sender.paced:
-            qp.sender.on_taken(descriptors, now)
+            qp.sender.on_taken(descriptors)
             if not qp.sender.in_rings:
                 qp.left_rings()
-                self.finished(qp)
             return
         self._unpaced -= descriptors
         left = qp.sender.in_card - descriptors

@@ -14,7 +14,6 @@ MOST = 32               # the same while they are short
 AHEAD_NS = 8_000        # short ones: those that the rate sends in less time
 CHUNK_NS = 16_000       # longest time that the rate needs for a descriptor
 BEYOND = 2              # descriptors that may wait for the limit
-DELAY_NS = 1_000_000    # longest time for which other QPs delay a descriptor, beside a time-out of the connection
 _WORD, _TIME = (1 << 32) - 1, (1 << abi.REPORT_EVENT.by_name["time_ns"].width) - 1
 
 
@@ -129,27 +128,6 @@ class PacedFlow(FlowLimit):
             self.algorithm.on_time(now)
             self._apply()
         return count
-
-    @property
-    def patience_ns(self):
-        """Time without a report after which the card does not have the descriptors that it may send.
-
-        It drops a descriptor that it cannot read, without a report.
-        """
-        length = sum(one.length + PACKET_OVERHEAD for these in (self._new, self._again) for one in these)
-        return DELAY_NS + int(2 * length * NS_BITS / self.algorithm.rate)
-
-    def missed(self):
-        """Note that the card does not have what it may send; return the descriptors of new work, and retransmissions.
-
-        New work beyond the limit waits in the card.
-        """
-        limit, new, again = self.limit, 0, len(self._again)
-        while self._new and self._new[0].end <= limit:
-            self.left = self._new.popleft().end
-            new += 1
-        self._again.clear()
-        return new, again
 
     def begun_psn(self, sent_psn):
         """Return a PSN from which on nothing has left the card."""

@@ -173,11 +173,9 @@ class Sender:
     def in_rings(self):
         return self._in_rings if self.paced else self.in_card
 
-    def on_taken(self, descriptors, now=None):
-        """Note that ``descriptors`` descriptors went from the rings to the pacer at ``now``, or never got there."""
+    def on_taken(self, descriptors):
+        """Note that ``descriptors`` descriptors went from the rings to the pacer."""
         self._in_rings -= descriptors
-        if now is not None and not (self._in_rings or self.timer.running or self.failed):
-            self.timer.restart(now)
 
     def on_paced(self, psn, again, time_ns, now):
         """Handle a report PACED with 32-bit ``psn``; return the number of descriptors that it ends."""
@@ -187,28 +185,6 @@ class Sender:
         else:
             self.counts["stray_paced"] += 1
         return count
-
-    @property
-    def _report_due(self):
-        """Time at which the card does not have its descriptors any more, or None."""
-        if not self.paced or self._in_rings or self.timer.deadline is None or not self.flow.works:
-            return None
-        return self.timer.deadline + self.timer.longest_ns + self.flow.patience_ns
-
-    def miss_paced(self, now):
-        """Treat the packets of descriptors that the card did not report in time as sent; return their number.
-
-        The peer reports the packets as lost.
-        """
-        due = self._report_due
-        if due is None or now < due:
-            return 0
-        new, again = self.flow.missed()
-        self.counts["missed_paced"] += new + again
-        for count, repeated in ((new, False), (again, True)):
-            if count:
-                self.on_transmitted(now, repeated, count)
-        return new + again
 
     def _forget_paced(self):
         """Note that the pacer discards all descriptors of the QP."""
@@ -561,7 +537,7 @@ class Sender:
     @property
     def deadline(self):
         """Time at which :meth:`poll` must be called, or None."""
-        due = self.timer.deadline if not self._card_works and self._peers_turn else self._report_due
+        due = None if self._card_works or self.timer.deadline is None or not self._peers_turn else self.timer.deadline
         if self.search is not None and (looks := self.search.due) is not None and (due is None or looks < due):
             due = looks
         if not self._recovery.held:

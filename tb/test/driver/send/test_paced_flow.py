@@ -9,7 +9,7 @@ import pytest
 from weft.driver.protocol.segment import Request
 from weft.driver.queue.paced_turns import PacedTurns
 from weft.driver.send.flow_limit import PACKET_OVERHEAD
-from weft.driver.send.paced_flow import BEYOND, LEAST, PacedFlow
+from weft.driver.send.paced_flow import LEAST, PacedFlow
 from weft.driver.send.sender import Sender
 from weft.driver.terms.enums import MTU, QPAttrMask, QPState, WCStatus, WROpcode
 from weft.driver.verbs.context import ContextConfig
@@ -212,28 +212,6 @@ def test_reports_that_match_nothing_are_counted():
     for psn in (99, 100, 101 + (1 << 31), sender.queue.sent_psn + 1):
         assert sender.on_paced(psn & WORD, False, 0, 0) == sender.on_paced(psn & WORD, True, 0, 0) == 0
     assert sender.in_card == count and sender.counts["stray_paced"] == 8
-
-
-def test_descriptors_without_a_report_count_as_sent():
-    """The card drops a descriptor that it cannot read. The peer is probed for its packets, however slow the QP is.
-
-    Descriptors beyond the limit wait in the card.
-    """
-    sender = make_sender()
-    works = fill(sender)
-    count, length = len(works), sum(work.length for work in works)
-    sender.on_taken(0, 0)
-    for rate in (1e6, 10e9):
-        sender.flow.algorithm.rate = rate
-        due = sender.deadline
-        assert due > 8e9 * length / rate and not sender.miss_paced(due - 1)
-        sender.poll(due - 1)
-        assert not sender.frames and sender.in_card == count
-    limit = sender.flow.limit
-    assert sender.miss_paced(due) == sender.counts["missed_paced"] == count - BEYOND
-    assert sender.in_card == BEYOND and not sender.flow.works
-    assert [frame.psn for frame in sender.frames] == [sender.flow.left] == [limit]
-    assert sender.deadline is not None and not sender.miss_paced(sender.deadline)
 
 
 def test_few_retransmissions_are_in_the_card():
@@ -480,33 +458,6 @@ def test_a_rejected_descriptor(device_type):
     assert paced(pair).used == card.pacer.used == 0
     write_all(pair, 1, qp=1)
     assert pair.statuses(0, 1) == [WCStatus.SUCCESS]
-
-
-@CARDS
-@pytest.mark.parametrize("pool", [4, 16])
-def test_descriptors_that_the_card_drops(device_type, pool):
-    """New ones and retransmissions, the first, the last and several: their packets arrive, and the pool is free."""
-    seed = drawn_seed()
-    rng, dropped = random.Random(seed), []
-    pair = paced_pair(device_type, pool, loss=0.05, seed=seed, timeout=8)
-    pacer = pair.pair.devices[0].card.pacer
-    add = pacer.add
-
-    def lossy(descriptor, *when):
-        if len(dropped) and rng.random() > 0.1:
-            return add(descriptor, *when)
-        dropped.append(descriptor.again)
-        return True
-
-    pacer.add, counts = lossy, pair.hosts[0].qp.engine.sender.counts
-    for _ in range(40):
-        write_all(pair, 1, 1 << 17)
-        assert pair.statuses(0, 1) == [WCStatus.SUCCESS], f"seed {seed}"
-        if set(dropped) == {True, False} and counts["missed_paced"]:
-            break
-    assert set(dropped) == {True, False} and counts["missed_paced"], f"seed {seed}"
-    pair.settle(5_000_000)
-    assert paced(pair).used == pacer.used == 0, f"seed {seed}"
 
 
 @CARDS
